@@ -72,8 +72,7 @@ class RunEntry:
 class RunIndex:
     """The runs in some folders; `refresh` reads those that changed since the last time.
 
-    Attributes:
-        n_left: How many the last `refresh` had no time to read.
+    `n_left` is how many of them it had no time to read.
     """
 
     def __init__(self, folders: Iterable[Path], *, keep: bool = True) -> None:

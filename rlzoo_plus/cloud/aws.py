@@ -45,8 +45,7 @@ _MENDS = {
 class CloudError(ConfigError):
     """AWS refused a request, or cannot be reached.
 
-    Attributes:
-        code: AWS's own name of the error, empty if it gave none.
+    `code` is AWS's own name of the error, empty if it gave none.
     """
 
     def __init__(self, message: str, code: str = "") -> None:

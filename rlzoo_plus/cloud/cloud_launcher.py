@@ -14,8 +14,7 @@ from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
-from rlzoo_plus.cloud.budget import deal, least_share
-from rlzoo_plus.cloud.launch_plan import measure, plan_lines, vcpus_of
+from rlzoo_plus.cloud.launch_plan import deal, least_share, measure, plan_lines, vcpus_of
 from rlzoo_plus.cloud.prices import VARIABLE, load_prices
 from rlzoo_plus.cloud.project import Project, read_project
 from rlzoo_plus.cloud.settings import CloudSettings

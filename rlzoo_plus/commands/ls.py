@@ -14,7 +14,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.workers.store_folders import list_folders, shown_name
+from rlzoo_plus.workers.store_sweep import list_folders, shown_name
 
 _HEADS = ("name", "done", "failed", "running", "waiting", "last beat", "best return")
 

@@ -15,9 +15,8 @@ from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.ledger import REMOVED, Ledger, open_sweep
-from rlzoo_plus.sweeps.logs import log_tail, print_logs
 from rlzoo_plus.sweeps.presence import ask_to_stop, living_controllers
-from rlzoo_plus.sweeps.states import JobState, look_at
+from rlzoo_plus.sweeps.states import JobState, log_tail, look_at, print_logs
 from rlzoo_plus.sweeps.summary import as_data, summarise
 from rlzoo_plus.sweeps.sweep_job import placed_again, remove_unfinished
 from rlzoo_plus.sweeps.sweep_view import (

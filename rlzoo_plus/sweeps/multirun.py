@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.config.catalog import ON_WORKERS
 from rlzoo_plus.config.overrides import config_options, typed_values
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.load import Resolver
 from rlzoo_plus.runs.train_job import move_aside
 from rlzoo_plus.store.cache import forget_store
 from rlzoo_plus.sweeps.controller import Controller
-from rlzoo_plus.sweeps.extend import place_longer
 from rlzoo_plus.sweeps.launchers.launcher import make_launcher
 from rlzoo_plus.sweeps.launchers.local import start_server
 from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
@@ -269,3 +271,85 @@ def _restarted(job: SweepJob) -> SweepJob:
                 raise ConfigError(f"restart=true: another process is training in {job.path}.")
             move_aside(run_dir)
     return replace(job, config=job.config.model_copy(update={"restart": False}))
+
+
+@dataclass
+class Placed:
+    """Jobs in the directories where their sweep has them."""
+
+    jobs: list[SweepJob] = field(default_factory=list)  # in the order in which they were given
+    extended: set[int] = field(default_factory=set)  # lengths of the runs that are extended
+    left: set[int] = field(default_factory=set)  # lengths of the runs that workers do not extend
+    mistakes: list[str] = field(default_factory=list)  # why some jobs cannot run
+
+    def notes(self) -> list[str]:
+        """Return what the user should know."""
+        texts = {
+            "runs of {} steps are extended from their last checkpoints. They are not exact: they "
+            "differ from runs that had this length from the start": self.extended,
+            "workers extend no runs: those of {} steps stay, and longer ones are new": self.left,
+        }
+        shown = {text: " and ".join(f"{n:,}" for n in sorted(n_s)) for text, n_s in texts.items()}
+        return [text.format(steps) for text, steps in shown.items() if steps]
+
+
+def place_longer(jobs: list[SweepJob]) -> Placed:
+    """Place jobs that their sweep has with fewer steps in the directories of those runs.
+
+    There they go on from the last checkpoint, as with `resume RUN n_timesteps=...`. Runs of several
+    lengths in one command are different runs, and so are those of the sweep without a name, which
+    unrelated commands share.
+    """
+    sweeps = {job.sweep for job in jobs}
+    past = {} if len(sweeps) != 1 or sweep_dir(None) in sweeps else _past_jobs(jobs)
+    if not past:
+        return Placed(list(jobs))
+    # The runs that differ in nothing but their length, by their length.
+    by_kind: dict[Path, dict[int, SweepJob]] = defaultdict(dict)
+    for job in past.values():
+        by_kind[_kind(job)][job.config.n_timesteps] = job
+    asked: dict[Path, set[int]] = defaultdict(set)
+    for job in jobs:
+        asked[_kind(job)].add(job.config.n_timesteps)
+    placed = Placed()
+    for job in jobs:
+        lengths, is_one = by_kind[_kind(job)], len(asked[_kind(job)]) == 1
+        there = lengths.get(job.config.n_timesteps) or past.get(job.key)
+        if there is None and lengths and is_one:
+            there = lengths[max(lengths)]
+        _place(job, there, placed)
+    return placed
+
+
+def _place(job: SweepJob, there: SweepJob | None, placed: Placed) -> None:
+    """Add a job, in the directory of another one of its kind if there is one."""
+    steps = job.config.n_timesteps
+    before = steps if there is None else there.config.n_timesteps
+    if there is None or (job.config.infra.name in ON_WORKERS and before < steps):
+        placed.jobs.append(job)
+        placed.left |= {before} - {steps}
+        return
+    if not job.config.restart and there.run_dir.has_begun():
+        placed.extended |= {before} if before < steps else set()
+        if before > steps:
+            placed.mistakes.append(
+                f"n_timesteps={steps}: sweep={job.sweep.name} has such runs with {before} steps, "
+                f"and runs only get longer. Set n_timesteps to at least {before}, choose another "
+                "sweep=NAME, or add restart=true to begin anew and move those aside."
+            )
+    config = job.config.model_copy(update={"run_dir": str(there.path)})
+    command = job.command.replace(str(job.path), str(there.path))
+    placed.jobs.append(replace(job, path=there.path, config=config, command=command))
+
+
+def _past_jobs(jobs: list[SweepJob]) -> dict[str, SweepJob]:
+    """Return the jobs in the sweep's ledger by their key; none if these are there as they are."""
+    ledger = Ledger(jobs[0].sweep)
+    past = ledger.read().jobs if ledger.path.is_file() else {}
+    same = [past.get(job.key, job).config.n_timesteps == job.config.n_timesteps for job in jobs]
+    return {} if all(same) and all(job.key in past for job in jobs) else past
+
+
+def _kind(job: SweepJob) -> Path:
+    """Return the directory that a job of any length would share."""
+    return make_job(job.config.model_copy(update={"n_timesteps": 1})).path

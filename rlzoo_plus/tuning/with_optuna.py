@@ -11,7 +11,7 @@ What is used of Optuna that it does not document, with the test that notices a c
   `enqueue_trial` do: test_what_was_told_is_read_back, test_a_trial_that_was_half_drawn_keeps_what_
   was_drawn.
 - `optuna.trial.Trial(study, id)` in `study` and `trial_reporter`: test_asking_and_telling.py.
-- Records of a journal are known by their `op_code` in `journal`: test_foreign_studies.py.
+- Records of a journal are known by their `op_code` in `storage`: test_foreign_studies.py.
 """
 
 import warnings

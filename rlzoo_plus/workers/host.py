@@ -1,9 +1,12 @@
-"""The machine of a worker: what it costs, when it goes, and which run it was started for."""
+"""The machine of a worker: what it costs, when it goes, and the run or job it was started for."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
+import secrets
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +16,6 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.attempts import Machine
 from rlzoo_plus.store.contract import ArtifactStore
 from rlzoo_plus.store.launches import Launches
-from rlzoo_plus.workers.batch_job import this_batch_job, worker_name
 from rlzoo_plus.workers.spot_notice import Metadata, SpotWatch, instance_type
 
 
@@ -78,3 +80,43 @@ def find_host(
     machine = Machine(kind, str(machine_fingerprint()["processor"]), usd_per_hour)
     watch = SpotWatch(metadata) if metadata is not None and spot else None
     return Host(worker_name(job), machine, only, watch)
+
+
+_ID = re.compile(r"(?P<id>[0-9A-Za-z-]{1,64})(?::(?P<index>[0-9]{1,5}))?")
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """A job, or a child of an array job."""
+
+    id: str  # id of the job, of a child that of its array job
+    index: int | None = None  # number of the child, None for a job that is no child
+
+    @property
+    def name(self) -> str:
+        """What AWS calls it: `ID` or `ID:INDEX`."""
+        return self.id if self.index is None else f"{self.id}:{self.index}"
+
+
+def this_batch_job(environ: Mapping[str, str] = os.environ) -> BatchJob | None:
+    """Return the job that this process runs in, None if it is no job of Batch."""
+    name, index = environ.get("AWS_BATCH_JOB_ID"), environ.get("AWS_BATCH_JOB_ARRAY_INDEX")
+    if name is None:
+        return None
+    found = _ID.fullmatch(name)
+    if found is None or (index is not None and not re.fullmatch(r"[0-9]{1,5}", index)):
+        raise ConfigError(
+            f"AWS_BATCH_JOB_ID={name!r} with AWS_BATCH_JOB_ARRAY_INDEX={index!r} is no job of AWS "
+            "Batch: these variables are for Batch alone to set."
+        )
+    # Not everything that acts as Batch sets the index.
+    number = index if index is not None else found["index"]
+    return BatchJob(found["id"], None if number is None else int(number))
+
+
+def worker_name(job: BatchJob | None) -> str:
+    """Return an id of a worker that no other process has, and that names its host or its job."""
+    if job is None:
+        return f"{socket.gethostname() or 'host'}-{os.getpid()}-{secrets.token_hex(8)}"
+    index = "" if job.index is None else f"_{job.index}"
+    return f"batch-{job.id}{index}_{secrets.token_hex(8)}"

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rlzoo_plus.cloud.budget import deal
+from rlzoo_plus.cloud.launch_plan import deal
 from rlzoo_plus.errors import ConfigError
 
 

@@ -8,8 +8,8 @@ from support.training import tiny_config
 
 import rlzoo_plus as rz
 from rlzoo_plus.doctor.digests import run_digests
-from rlzoo_plus.sweeps.extend import place_longer
 from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.multirun import place_longer
 from rlzoo_plus.sweeps.sweep_job import make_job, sweep_dir
 
 TINY = [

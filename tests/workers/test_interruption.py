@@ -11,7 +11,7 @@ import pytest
 from support.imds import instance_metadata
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.workers.batch_job import BatchJob, this_batch_job, worker_name
+from rlzoo_plus.workers.host import BatchJob, this_batch_job, worker_name
 from rlzoo_plus.workers.spot_notice import (
     VARIABLE,
     Metadata,

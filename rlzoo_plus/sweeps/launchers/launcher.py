@@ -18,15 +18,10 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """What a job may use; None for no limit.
+    """What a job may use; None for no limit."""
 
-    Attributes:
-        memory_gib: Resident memory of all its processes together [GiB].
-        time_s: Wall-clock time of one attempt [s].
-    """
-
-    memory_gib: float | None = None
-    time_s: float | None = None
+    memory_gib: float | None = None  # Resident memory of all its processes together [GiB]
+    time_s: float | None = None  # Wall-clock time of one attempt [s]
 
     @classmethod
     def of(cls, infra: InfraConfig) -> Limits:
@@ -37,37 +32,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One job, as plain data.
+    """One job, as plain data."""
 
-    Attributes:
-        name: Its name in messages.
-        target: `module:function`; the function takes `data` and returns an exit code.
-        data: The argument of the function: JSON values, as the job may run on another machine.
-        log: The file that its output is appended to.
-        limits: What it may use.
-        is_run: Whether it trains what `data` has as `config` and `command`: workers that take runs
-            from a store train it, without `target`.
-    """
-
-    name: str
-    target: str
-    data: dict[str, Any]
-    log: Path
-    limits: Limits = field(default_factory=Limits)
+    name: str  # Its name in messages
+    target: str  # `module:function`; the function takes `data` and returns an exit code
+    data: dict[str, Any]  # The function's argument: JSON values, as for another machine
+    log: Path  # The file that its output is appended to
+    limits: Limits = field(default_factory=Limits)  # What it may use
+    # Whether it trains what `data` has as `config` and `command`: workers that take runs from a
+    # store train it, without `target`.
     is_run: bool = False
 
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ended.
+    """How a job ended."""
 
-    Attributes:
-        code: Its exit code; minus the number of the signal that killed it.
-        limit: The limit or the cluster that ended it, as a sentence; None if it ended by itself or
-            by a signal.
-    """
-
-    code: int
+    code: int  # Its exit code; minus the number of the signal that killed it
+    # The limit or the cluster that ended it, as a sentence; None if it ended by itself or by a
+    # signal.
     limit: str | None = None
 
 
@@ -86,25 +69,15 @@ class Handle(Protocol):
 
 @dataclass(frozen=True)
 class LauncherOptions:
-    """What a launcher is made from.
+    """What a launcher is made from."""
 
-    Attributes:
-        settings: Its own keys, an instance of its class's `Settings`.
-        workers: Number of jobs at once; None for as many as fit.
-        threads_per_job: Cores that one job keeps busy.
-        preload: Modules that job processes on this machine may find imported.
-        limits: What each job may use.
-        store: Where runs are kept beyond this machine, None for nowhere.
-        sweep: Name of the sweep or study that the jobs are of, None if they are of none.
-    """
-
-    settings: Any
-    workers: int | None = None
-    threads_per_job: int = 1
-    preload: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    store: str | None = None
-    sweep: str | None = None
+    settings: Any  # Its own keys, an instance of its class's `Settings`
+    workers: int | None = None  # Number of jobs at once; None for as many as fit
+    threads_per_job: int = 1  # Cores that one job keeps busy
+    preload: tuple[str, ...] = ()  # Modules that jobs on this machine may find imported
+    limits: Limits = field(default_factory=Limits)  # What each job may use
+    store: str | None = None  # Where runs are kept beyond this machine, None for nowhere
+    sweep: str | None = None  # Name of the sweep or study that the jobs are of, if any
 
     @property
     def slots(self) -> int:

@@ -153,11 +153,7 @@ class Scheduler(Generic[T]):
 
 
 class JobsStopped(KeyboardInterrupt):
-    """A signal ended jobs before their time.
-
-    Attributes:
-        code: What the command returns.
-    """
+    """A signal ended jobs before their time; `code` is what the command returns."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

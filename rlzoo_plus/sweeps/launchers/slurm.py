@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 import shutil
 import signal
@@ -13,17 +14,24 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from pydantic import Field
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.config.schema import Count, NonNegative, PositiveFloat, Section
-from rlzoo_plus.errors import EXIT_SIGTERM, ConfigError
-from rlzoo_plus.processes import without_ctrl_c
+from rlzoo_plus.errors import EXIT_SIGINT, EXIT_SIGTERM, ConfigError
+from rlzoo_plus.processes import signal_handlers, without_ctrl_c
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, LauncherOptions
-from rlzoo_plus.sweeps.launchers.node import KILL, STOP, make_ticket, note_in_log, sleep_until
-from rlzoo_plus.sweeps.launchers.slurm_node import END, REQUEST, TICKET, run_job
+from rlzoo_plus.sweeps.launchers.node import (
+    KILL,
+    STOP,
+    make_ticket,
+    note_in_log,
+    sleep_until,
+    supervise,
+)
 
 if TYPE_CHECKING:
     from submitit import Executor, Job
@@ -70,15 +78,10 @@ class SlurmSettings(Section):
 
 
 class Slurm:
-    """A real cluster: sbatch, squeue and scancel.
+    """A real cluster: sbatch, squeue and scancel."""
 
-    Attributes:
-        look_s: How often a job's files are read [s].
-        grace_s: How long the files of a finished job may take to appear here [s].
-    """
-
-    look_s = 1.0
-    grace_s = 60.0
+    look_s = 1.0  # How often a job's files are read [s]
+    grace_s = 60.0  # How long the files of a finished job may take to appear here [s]
 
     def __init__(self, executor: type[Executor], threads: int) -> None:
         for command in ("sbatch", "srun", "squeue", "scancel"):
@@ -321,3 +324,50 @@ class SlurmHandle:
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._launcher.folder.rmdir()
+
+
+# Files in a job's folder on the shared disk: the job, `stop` or `kill`, and how it ended.
+TICKET, REQUEST, END = "ticket.json", "request", "end.json"
+# Longer than SLURM gives to a job that it preempts or cancels, in most places.
+_KILL_AFTER_S = 600.0
+
+
+def run_job(folder: str) -> NoReturn:
+    """Run the job of a folder and end with its exit code.
+
+    submitit calls this. It never returns, so that submitit writes no result that the controller
+    would have to unpickle.
+    """
+    code = 1
+    try:
+        code = _run(Path(folder))
+    finally:
+        os._exit(code if code >= 0 else 128 - code)
+
+
+def _run(folder: Path) -> int:
+    ticket = json.loads((folder / TICKET).read_text(encoding="utf-8"))
+    signals: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        signals.append(number)
+
+    def asked() -> str | None:
+        try:
+            return (folder / REQUEST).read_text(encoding="utf-8").strip() or None
+        except OSError:
+            return None
+
+    # submitit has SLURM send SIGUSR2 some time before the end of the job's time.
+    handlers: dict[int, Any] = dict.fromkeys((signal.SIGTERM, signal.SIGUSR2), on_signal)
+    handlers |= dict.fromkeys((signal.SIGCONT, signal.SIGINT), signal.SIG_IGN)
+    with signal_handlers(handlers):
+        end = supervise(ticket, lambda: asked() or (STOP if signals else None), _KILL_AFTER_S)
+    # The signal counts only if the job ended because of it.
+    is_stopped = end.code < 0 or end.code in (EXIT_SIGTERM, EXIT_SIGINT)
+    cluster = None
+    if signals and is_stopped and end.limit is None and asked() is None:
+        when = "at the end of its time on" if signal.SIGUSR2 in signals else "by"
+        cluster = f"stopped {when} the cluster; it can go on"
+    write_json(folder / END, {"code": end.code, "limit": end.limit, "cluster": cluster})
+    return end.code

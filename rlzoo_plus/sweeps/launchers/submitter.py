@@ -25,10 +25,6 @@ class Submitter:
     """The jobs of one sweep in a store, from the side that submits them.
 
     Its methods raise `StoreError` if a request failed; the same call may be made again.
-
-    Attributes:
-        store: The store.
-        sweep: The sweep's name there.
     """
 
     def __init__(self, store: ArtifactStore, sweep: str, code: Sequence[str] = ()) -> None:
