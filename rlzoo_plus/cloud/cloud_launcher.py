@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
@@ -24,6 +23,7 @@ from rlzoo_plus.store.launches import Launch, Launches
 from rlzoo_plus.sweeps.estimate import JobTime
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
+from rlzoo_plus.sweeps.submitting import needs_trust
 
 log = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -87,7 +87,7 @@ class CloudLauncher(WorkersLauncher):
         if not set(configs) <= self._prepared:
             self.check_store()
             self.check(configs)
-            self.trust |= any(map(_is_foreign, configs.values()))
+            self.trust |= any(map(needs_trust, configs.values()))
             if self.settings.max_usd is not None:
                 least = least_share(self.usd_per_hour or 0.0)
                 self._budgets = deal(
@@ -247,12 +247,6 @@ class CloudLauncher(WorkersLauncher):
         commands call it.
         """
         return []
-
-
-def _is_foreign(config: RunConfig) -> bool:
-    """Return whether a run needs `--trust` of its worker, which brings no store of its own."""
-    alone = config.model_copy(update={"store": None})
-    return bool(config.init_from or foreign_code_of(alone))
 
 
 def _spent(spent: object) -> float:

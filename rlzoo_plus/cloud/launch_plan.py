@@ -236,15 +236,12 @@ def least_share(usd_per_hour: float) -> float:
     return usd_per_hour * LEAST_S / 3600.0
 
 
-def usd_text(usd: float) -> str:
-    """Return an amount for people: cents, and more digits of what is less than a dollar."""
-    return f"${usd:,.2f}" if usd == 0 or usd >= 1 else f"${usd:,.4f}"
-
-
 def _micro(usd: float, rounded: Callable[[float], int]) -> int:
     # Of a record that says nonsense, nothing is believed.
     return rounded(usd * _MICRO) if math.isfinite(usd) and usd > 0 else 0
 
 
 def _text(micro: int) -> str:
-    return usd_text(micro / _MICRO)
+    """Return an amount for people: cents, and more digits of what is less than a dollar."""
+    usd = micro / _MICRO
+    return f"${usd:,.2f}" if usd == 0 or usd >= 1 else f"${usd:,.4f}"

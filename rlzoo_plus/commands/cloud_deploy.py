@@ -9,21 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.cloud import account as accounts
 from rlzoo_plus.cloud import project as projects
 from rlzoo_plus.cloud import quota
-from rlzoo_plus.cloud.account import (
-    find_account,
-    find_network,
-    make_service_role,
-    missing_service_roles,
-    small_types,
-)
 from rlzoo_plus.cloud.aws import CloudError
 from rlzoo_plus.cloud.prices import load_prices
-from rlzoo_plus.cloud.project import (
-    outputs_of,
-    project_name,
-    stack_name,
-    use_project,
-)
 from rlzoo_plus.cloud.stack import deploy, parameters_of, template_defaults
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.errors import ConfigError
@@ -94,7 +81,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
     def tell(text: str) -> None:
         console.print(text, markup=False)
 
-    account = find_account()
+    account = accounts.find_account()
     tell(f"account {account.number} as {account.user}")
     tell(f"region {account.region}, profile {account.profile}")
     asks = sys.stdin.isatty() and not options.yes
@@ -103,21 +90,21 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
     old = parameters_of(stack)
     values = _values(options, old, asks)
     whole = {**template_defaults(), **old, **values}
-    subnets = options.subnets or (outputs_of(stack).get("SubnetIds", "") if old else "")
-    network = find_network(whole["Family"], tuple(filter(None, subnets.split(","))))
+    subnets = options.subnets or (projects.outputs_of(stack).get("SubnetIds", "") if old else "")
+    network = accounts.find_network(whole["Family"], tuple(filter(None, subnets.split(","))))
     values |= {"VpcId": network.vpc, "SubnetIds": ",".join(network.subnets)}
     types = _types(whole)
     values |= {key: ",".join(kinds) for key, kinds in types.items()}
-    missing = missing_service_roles()
+    missing = accounts.missing_service_roles()
     _tell_plan(name, {**whole, **values}, types, missing, bool(old), tell)
     confirm(f"{'Update' if old else 'Make'} project {name}?", options.yes)
     for service in missing:
-        make_service_role(service)
+        accounts.make_service_role(service)
         tell(f"  made    role of {service}")
     # If the first one breaks off, the next command is about it.
-    use_project(name, unless_chosen=True)
+    projects.use_project(name, unless_chosen=True)
     changed = deploy(name, {"Project": name, **values}, tell)
-    use_project(name)
+    projects.use_project(name)
     project = projects.read_project(name)
     tell(f"project {name} is {'ready' if changed else 'as it was'}: {project.store}")
     if {**old, **values}.get("Email") and not accounts.show_costs_by_project():
@@ -125,7 +112,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
             "Bills do not know the tag Project yet, so the mail of the budget does not count: give "
             "this command again tomorrow, or activate it under Billing, Cost allocation tags."
         )
-    policy = outputs_of(projects.find_stack(name)).get("UserPolicy")
+    policy = projects.outputs_of(projects.find_stack(name)).get("UserPolicy")
     tell(f"For your team: attach {policy}, then `rlzoo-plus cloud use {name}`.")
     tell("Next: rlzoo-plus cloud build   (the image of workers, with docker, podman or buildah)")
     tell("Then: rlzoo-plus train -m seed=0,1 infra=aws_batch infra.dry_run=true")
@@ -135,13 +122,13 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
 def _name(given: str | None, asks: bool) -> str:
     default = "rlzoo"
     try:
-        default = project_name()
+        default = projects.project_name()
     except ConfigError:
         # No project is in use yet.
         if given is None and not asks:
             raise ConfigError("which project? Add --project NAME.") from None
     name = given or (_ask("project", default) if asks else default)
-    stack_name(name)
+    projects.stack_name(name)
     return name
 
 
@@ -169,7 +156,7 @@ def _types(values: dict[str, str]) -> dict[str, dict[str, int]]:
     largest = min(int(float(values[key])) for key in ("LargestVcpus", "MaxVcpus"))
     families = {"Types": "Family", "WideTypes": "Families", "GpuTypes": "GpuFamily"}
     names = {types: values[key].split(",") for types, key in families.items() if values[key]}
-    return {types: small_types(each, largest) for types, each in names.items()}
+    return {types: accounts.small_types(each, largest) for types, each in names.items()}
 
 
 def _tell_plan(

@@ -169,8 +169,7 @@ def _found(stored: KnownStudy, view: TrialView, report: Published) -> list[str]:
         text = ", ".join(f"{name} {estimate_text(found[name])}" for name in names)
         lines.append(f"  fresh seeds: {text}")
         if again.held_out is not None:
-            mean, std = number_text(again.held_out.mean), number_text(again.held_out.std)
-            lines.append(f"  held-out episodes: {mean} ± {std} ({again.held_out.episodes})")
+            lines.append(f"  held-out episodes: {again.held_out}")
     lines.append(f"  search: {searched} (the best of many, so too optimistic)")
     if not is_known:
         lines.append("  fresh seeds: not known, it was not trained again")

@@ -10,6 +10,7 @@ import time
 from rich.console import Console
 
 from rlzoo_plus.artifacts.inside import OutsideError
+from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.sweep_in_store import act
 from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
@@ -188,7 +189,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
             part = "a part of the path of each, e.g. ppo (default: running and failed jobs)"
             verb.add_argument("part", nargs="?", metavar="PART", help=part)
             count = "of each (default: %(default)s)"
-            verb.add_argument("--lines", type=int, default=20, metavar="N", help=count)
+            verb.add_argument("--lines", type=positive(int), default=20, metavar="N", help=count)
         elif action is _prune:
             yes = "remove them; without it they are only listed"
             verb.add_argument("--yes", action="store_true", help=yes)
@@ -199,6 +200,4 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         options.overrides += rest
-    if getattr(options, "lines", 1) < 1:
-        parser.error("--lines must be at least 1")
     return options

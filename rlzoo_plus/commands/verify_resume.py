@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import rlzoo_plus
+from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.schema import RunConfig
@@ -86,17 +87,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("what", nargs="*", metavar="RUN | KEY=VALUE", help="a run, or overrides of train")
     add("--config-dir", metavar="DIR", help="a folder like conf/ with your own files")
-    add("--kills", type=int, default=5, help="how often to kill (default 5)")
-    add("--steps", type=int, help="length of the runs (default: some rollouts or updates)")
-    add("--checkpoint-steps", type=int, metavar="STEPS", help="steps between checkpoints")
+    add("--kills", type=positive(int), default=5, help="how often to kill (default 5)")
+    add(
+        "--steps", type=positive(int), help="length of the runs (default: some rollouts or updates)"
+    )
+    add("--checkpoint-steps", type=positive(int), metavar="N", help="steps between checkpoints")
     add("--seed", type=int, default=0, help="chooses the instants (default 0)")
     add("--keep", type=Path, metavar="DIR", help="keep the run directories there")
     add("--trust", action="store_true", help="import the run's packages, wrappers and callbacks")
     options = parser.parse_intermixed_args(arguments)
-    for name in ("kills", "steps", "checkpoint_steps"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} {value}: must be at least 1.")
     has_run = bool(options.what) and "=" not in options.what[0]
     options.run = options.what[0] if has_run else None
     options.overrides = options.what[1:] if has_run else options.what

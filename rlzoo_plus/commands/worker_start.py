@@ -11,12 +11,12 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.printing import set_up_logging
 from rlzoo_plus.store.contract import ArtifactStore, open_store
 from rlzoo_plus.store.submissions import Submissions, split_sweep_url
+from rlzoo_plus.store.sync import patiently
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.sweeps.launchers.local import LocalLauncher, is_of_aws
 from rlzoo_plus.sweeps.multirun import PRELOAD
 from rlzoo_plus.sweeps.sweep_job import busy_cores, load_job
 from rlzoo_plus.workers.host import find_host
-from rlzoo_plus.workers.restore import patiently
 from rlzoo_plus.workers.task import Rules
 from rlzoo_plus.workers.worker_loop import FOLDER, Times, Wait, Worker
 

@@ -106,13 +106,16 @@ def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) ->
 
 def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> str:
     """Return the command that starts a worker for runs with these configurations."""
-    # What is submitted has no store.
-    alone = (config.model_copy(update={"store": None}) for config in configs)
-    needs_trust = bool(launcher.settings.code) or any(
-        config.init_from or foreign_code_of(config) for config in alone
+    is_foreign = bool(launcher.settings.code) or any(map(needs_trust, configs))
+    return command_line(
+        ["rlzoo-plus", "worker", launcher.place, *(["--trust"] if is_foreign else [])]
     )
-    words = ["rlzoo-plus", "worker", launcher.place, *(["--trust"] if needs_trust else [])]
-    return command_line(words)
+
+
+def needs_trust(config: RunConfig) -> bool:
+    """Return whether a run needs `--trust` of its worker, which brings no store of its own."""
+    alone = config.model_copy(update={"store": None})
+    return bool(config.init_from or foreign_code_of(alone))
 
 
 def _left_here(configs: Iterable[RunConfig], sent: Iterable[str]) -> list[str]:

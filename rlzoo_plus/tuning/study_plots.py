@@ -110,7 +110,8 @@ def _figure_of(kind: str, drawn: Drawn, study: optuna.Study) -> Iterator[Figure]
             figure.set_size_inches(_SIZE_IN)
             figure.suptitle(escaped(f"{drawn.title}: {kind.replace('_', ' ')}"), color=INK)
             for axes in figure.axes:
-                axes.set_title("")
+                for place in ("center", "left"):
+                    axes.set_title("", loc=place)
                 axes.set_facecolor("white")
                 axes.tick_params(grid_color=FAINT)
                 legend = axes.get_legend()

@@ -36,6 +36,9 @@ class HeldOut:
     std: float
     episodes: int
 
+    def __str__(self) -> str:
+        return f"{number_text(self.mean)} ± {number_text(self.std)} ({self.episodes})"
+
 
 @dataclass(frozen=True)
 class Retrained:
@@ -293,11 +296,7 @@ def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> lis
             if difference is not None and first:
                 change += f" ({100 * difference / abs(first):+.0f} %)"
             row += [number_text(first), shown(found[name]), change]
-        held_out = None if runs is None else runs.held_out
-        played = "-"
-        if held_out is not None:
-            mean, std = number_text(held_out.mean), number_text(held_out.std)
-            played = f"{mean} ± {std} ({held_out.episodes})"
+        played = str(runs.held_out) if runs is not None and runs.held_out is not None else "-"
         rows.append([*row, *(shown(found[name]) for name in more), played])
     return rows
 

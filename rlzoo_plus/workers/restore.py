@@ -17,7 +17,6 @@ from rlzoo_plus.store.contract import ArtifactStore, StoreError
 from rlzoo_plus.store.lease import LeaseLostError, RunLease
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.pull import has_state, pull_run
-from rlzoo_plus.store.sync import patiently as patiently
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +51,10 @@ def restore_run(store: ArtifactStore, run: str, root: Path, path: Path) -> int |
             if mirror.is_ahead():
                 mirror.forget_files()
                 return max(here.checkpoints().steps(), default=None)
-            _put_away(here, is_copy=mirror.knows_copy())
+            if mirror.knows_copy():
+                shutil.rmtree(path)
+            else:
+                move_aside(here)
     if not has_state(store, run):
         return None
     step = pull_run(store, run, path)
@@ -60,13 +62,6 @@ def restore_run(store: ArtifactStore, run: str, root: Path, path: Path) -> int |
         log.warning("%s: no checkpoint in the store is whole; it begins anew", run)
         shutil.rmtree(path)
     return step
-
-
-def _put_away(run: RunDir, *, is_copy: bool) -> None:
-    if is_copy:
-        shutil.rmtree(run.path)
-    else:
-        move_aside(run)
 
 
 @contextmanager
