@@ -7,7 +7,6 @@ import json
 from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import IN_CLOUD
-from rlzoo_plus.config.composer import Composed
 from rlzoo_plus.doctor.advice import slots_for
 from rlzoo_plus.doctor.check_jobs import Finding, Outcome, check_jobs, finding_text
 from rlzoo_plus.doctor.measuring import measure, plan_in_cloud, probe_table
