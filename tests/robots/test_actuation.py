@@ -1,104 +1,71 @@
 """Latency, the rate limit and the strength of motors."""
 
-from typing import Any
-
 import numpy as np
 import pytest
-from conditioned import arm
 from continuing import actions_for, cartpole, play
 
-from rlzoo_plus.testing.robot_contract import check_same_numbers
 from robots.conditions import Actuation
-from robots.robot import ActionMode
-from robots.vec_env import RobotVecEnv
 
 PUSH = np.array([1.0])
 REST = np.array([0.0])
 
 
-def velocities(env: Any, actions: list[np.ndarray]) -> list[float]:
+def velocities(env, actions):
     """Return the cart's velocity after each action of an episode."""
     env.reset(seed=0)
     speeds = []
     for action in actions:
         env.step(action)
         speeds.append(float(env.state.joint_velocity[0]))
-    env.close()
     return speeds
 
 
-def test_a_late_action_moves_the_robot_as_the_same_action_given_later() -> None:
+def test_a_late_action_moves_the_robot_as_the_same_action_given_later():
     late = velocities(cartpole(latency=2), [PUSH, PUSH, REST, REST, REST])
     prompt = velocities(cartpole(), [REST, REST, PUSH, PUSH, REST])
     assert late == prompt
 
 
-def test_the_reward_is_for_the_action_that_was_chosen_not_for_the_one_that_arrives() -> None:
+def test_the_reward_is_for_the_action_that_was_chosen_not_for_the_one_that_arrives():
     env = cartpole(latency=3, max_action_rate=0.1)
     env.reset(seed=0)
     assert env.step(PUSH)[4]["reward_terms"]["effort"] == -0.01
     assert env.step(REST)[4]["reward_terms"]["effort"] == 0.0
-    env.close()
 
 
-def test_an_action_arrives_no_faster_than_its_rate_allows() -> None:
+def test_an_action_arrives_no_faster_than_its_rate_allows():
     actuation = Actuation(2, max_rate=0.25)
     arrived = [actuation.apply(np.array([1.0, -0.2])).tolist() for _ in range(5)]
     assert arrived == [[0.25, -0.2], [0.5, -0.2], [0.75, -0.2], [1.0, -0.2], [1.0, -0.2]]
     assert actuation.apply(np.array([-1.0, 0.0])).tolist() == [0.75, 0.0]
 
 
-def test_a_late_action_is_limited_when_it_arrives() -> None:
+def test_a_late_action_is_limited_when_it_arrives():
     actuation = Actuation(1, latency=1, max_rate=0.5)
     arrived = [float(actuation.apply(PUSH)[0]) for _ in range(4)]
     assert arrived == [0.0, 0.5, 1.0, 1.0]
 
 
-def test_a_new_episode_begins_with_nothing_under_way() -> None:
+def test_a_new_episode_begins_with_nothing_under_way():
     env = cartpole(latency=2, max_action_rate=0.3)
     actions = actions_for(env, 20)
     env.reset(seed=1)
     first = play(env, actions)
     env.reset(seed=1)
     assert play(env, actions) == first
-    env.close()
 
 
-def test_motors_of_half_the_strength_push_as_half_the_action() -> None:
+def test_motors_of_half_the_strength_push_as_half_the_action():
     weak = velocities(cartpole(motor_strength=0.5), [PUSH] * 5)
     assert weak == velocities(cartpole(), [0.5 * PUSH] * 5)
 
 
-def test_a_discrete_action_can_be_late() -> None:
+def test_a_discrete_action_can_be_late():
     one, zero = np.int64(1), np.int64(0)
     late = velocities(cartpole(discrete=True, latency=1), [one, zero, one])
     # Before the first action arrives there is no force, which no discrete action stands for.
     assert abs(late[0]) < 0.06 < abs(late[1])
     assert late[2] < late[1]
-
-
-@pytest.mark.parametrize("mode", list(ActionMode))
-def test_worlds_side_by_side_give_the_numbers_of_single_ones(mode: ActionMode) -> None:
-    def make() -> Any:
-        return arm(mode, latency=2, max_action_rate=0.4, motor_strength=0.7)
-
-    singles = [make() for _ in range(2)]
-    together = RobotVecEnv([make() for _ in singles])
-    check_same_numbers(together, singles, 100)
-    together.close()
-    for env in singles:
-        env.close()
-
-
-def test_an_episode_continues_with_actions_that_are_still_under_way() -> None:
-    env, other = (cartpole(latency=3, max_action_rate=0.5) for _ in range(2))
-    actions = actions_for(env)
-    env.reset(seed=2)
-    play(env, actions[:50])
-    other.load_state_dict(env.state_dict())
-    assert play(other, actions[50:]) == play(env, actions[50:])
-    env.close()
-    other.close()
 
 
 @pytest.mark.parametrize(
@@ -111,6 +78,6 @@ def test_an_episode_continues_with_actions_that_are_still_under_way() -> None:
         ({"motor_strength": -0.5}, r"motor_strength=-0\.5 must be a number of at least 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_fix(options: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_fix(options, message):
     with pytest.raises(ValueError, match=f"{message}.*Set for example"):
         cartpole(**options)

@@ -1,11 +1,11 @@
 """Driving between posts: where they stand, how they are seen, and what it is to touch one."""
 
-from collections.abc import Iterator
-from contextlib import closing
+from functools import partial
 
 import gymnasium
 import numpy as np
 import pytest
+from continuing import between_posts, episode
 from support.native import needs_plugin
 
 from robots.avoiding import ASIDE_M, RADIUS_M, RANGE_M, DriveBetweenPosts, Footprint
@@ -14,28 +14,15 @@ from robots.sensors import State
 from robots.vec_env import RobotVecEnv
 
 HUSKY, RACECAR = "robots/HuskyDrive-v1", "robots/RacecarDrive-v1"
+ENVS = [partial(between_posts, env_id) for env_id in (HUSKY, RACECAR)]
 FOOTPRINT = Footprint(ahead_m=0.4, behind_m=0.2, half_width_m=0.3, sensor_height_m=0.4)
 
 
-def made(env_id: str, **options: float) -> gymnasium.Env:
-    """Return an environment with five posts."""
-    distances = {"min_goal_m": 3.0, "max_goal_m": 5.0}
-    return gymnasium.make(env_id, **{"obstacles": 5, **distances, **options}).unwrapped
-
-
-@pytest.fixture(params=[HUSKY, RACECAR])
-def env(request: pytest.FixtureRequest) -> Iterator[gymnasium.Env]:
-    """Return an environment, closed after the test."""
-    env = made(request.param)
-    yield env
-    env.close()
-
-
-def task_of(footprint: Footprint = FOOTPRINT, n_posts: int = 1) -> DriveBetweenPosts:
+def task_of(footprint=FOOTPRINT, n_posts=1):
     return DriveBetweenPosts(n_posts, footprint, 4, 3.0, 5.0, 0.35)
 
 
-def touches(*posts: float, turned: float = 0.0) -> bool:
+def touches(*posts, turned=0.0):
     """Return whether a robot at the origin that is turned by an angle touches one of the posts."""
     still = np.zeros(3)
     half = 0.5 * turned
@@ -44,7 +31,7 @@ def touches(*posts: float, turned: float = 0.0) -> bool:
     return bool(task_of().touches(state._replace(memory={"posts": np.array(posts)})))
 
 
-def test_a_post_is_touched_at_the_edges_of_the_robot() -> None:
+def test_a_post_is_touched_at_the_edges_of_the_robot():
     assert touches(0.4 + RADIUS_M, 0.0)
     assert not touches(0.45 + RADIUS_M, 0.0)
     assert touches(-0.2 - RADIUS_M, 0.0)
@@ -59,7 +46,7 @@ def test_a_post_is_touched_at_the_edges_of_the_robot() -> None:
     assert touches(5.0, 5.0, 0.0, 0.4)
 
 
-def test_posts_stand_beside_the_way_and_clear_of_start_and_goal() -> None:
+def test_posts_stand_beside_the_way_and_clear_of_start_and_goal():
     task, rng = task_of(n_posts=4), np.random.default_rng(0)
     for _ in range(200):
         start = task.sample_initial_state(rng)
@@ -71,7 +58,7 @@ def test_posts_stand_beside_the_way_and_clear_of_start_and_goal() -> None:
         assert abs(along[0] * posts[:, 1] - along[1] * posts[:, 0]).max() <= ASIDE_M
 
 
-def test_the_sensor_sees_the_posts_and_never_the_robot(env: gymnasium.Env) -> None:
+def test_the_sensor_sees_the_posts_and_never_the_robot(env):
     env.reset(seed=1)
     posts = env.state.memory["posts"].reshape(-1, 2)
     sensor = env.footprint.range_sensor
@@ -85,60 +72,30 @@ def test_the_sensor_sees_the_posts_and_never_the_robot(env: gymnasium.Env) -> No
     assert env.world.sensors.state(row).ranges.tolist() == [RANGE_M] * sensor.n_rays
 
 
-def test_driving_blindly_to_the_goal_touches_a_post_and_costs(env: gymnasium.Env) -> None:
+def blindly_to_the_goal(observation):
+    _, cosine, sine = observation[:3]
+    return [0.6, 1.5 * np.arctan2(sine, cosine)]
+
+
+def test_driving_blindly_to_the_goal_touches_a_post_and_costs(env):
+    assert env.observation_space.shape == (40,)
     ends = []
     for seed in range(4):
-        observation, _ = env.reset(seed=seed)
-        assert observation.shape == env.observation_space.shape == (40,)
-        done = False
-        while not done:
-            _, cosine, sine = observation[:3]
-            action = np.clip([0.6, 1.5 * np.arctan2(sine, cosine)], -1, 1)
-            observation, _, terminated, truncated, info = env.step(action)
-            done = terminated or truncated
+        _, _, info = episode(env, blindly_to_the_goal, seed)
         ends.append(info["end_reason"])
         assert info["is_success"] == (info["end_reason"] == "goal_reached")
         assert info["episode_terms"]["touch"] == -5.0 * (info["end_reason"] == "touched")
     assert "touched" in ends
 
 
-def test_posts_are_part_of_the_exact_state() -> None:
-    with closing(made(HUSKY)) as env, closing(made(HUSKY)) as other:
-        rng = np.random.default_rng(0)
-        env.reset(seed=5)
-        for _ in range(7):
-            env.step(rng.uniform(-1, 1, 2))
-        other.reset(seed=1)
-        other.load_state_dict(env.state_dict())
-        for _ in range(10):
-            action = rng.uniform(-1, 1, 2)
-            assert env.step(action)[0].tolist() == other.step(action)[0].tolist()
-        assert env.reset()[0].tolist() == other.reset()[0].tolist()
-
-
 @needs_plugin
-@pytest.mark.parametrize("env_id", [HUSKY, RACECAR])
-def test_worlds_with_posts_give_the_numbers_of_single_ones(env_id: str) -> None:
-    rng = np.random.default_rng(0)
-    single = made(env_id, episode_s=1.0)
-    worlds = RobotVecEnv([made(env_id, episode_s=1.0) for _ in range(2)])
+def test_the_plugin_steps_worlds_with_posts(env):
+    worlds = RobotVecEnv([env])
     assert isinstance(worlds._step_physics.__self__, NativeWorlds)
-    first, _ = worlds.reset(seed=3)
-    assert first[0].tolist() == single.reset(seed=3)[0].tolist()
-    for _ in range(45):
-        actions = rng.uniform(-1, 1, (2, 2))
-        observations, rewards, ends, cuts, _ = worlds.step(actions)
-        observation, reward, end, cut, _ = single.step(actions[0])
-        assert (reward, end, cut) == (rewards[0], ends[0], cuts[0])
-        if end or cut:
-            observation, _ = single.reset()
-        assert observation.tolist() == observations[0].tolist()
-    worlds.close()
-    single.close()
 
 
-def test_obstacles_without_room_or_below_none_are_refused() -> None:
+def test_obstacles_without_room_or_below_none_are_refused():
     with pytest.raises(ValueError, match="leaves no room for obstacles"):
         gymnasium.make(HUSKY, obstacles=3)
     with pytest.raises(ValueError, match="obstacles=-1 must be at least 0"):
-        made(HUSKY, obstacles=-1)
+        between_posts(HUSKY, obstacles=-1)

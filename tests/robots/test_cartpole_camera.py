@@ -1,6 +1,5 @@
 """Cart-pole by camera: what its pictures show, and what they do not."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -8,35 +7,28 @@ import pytest
 
 from robots.cartpole import HEIGHT, WIDTH, CartPoleByCamera, CartPoleCameraEnv, darkness
 
+ENVS = [CartPoleCameraEnv]
 PUSH = np.ones(1, np.float32)
 REST = np.zeros(1, np.float32)
 
 
-@pytest.fixture
-def env() -> Iterator[CartPoleCameraEnv]:
-    """Return the environment, closed after the test."""
-    env = CartPoleCameraEnv()
-    yield env
-    env.close()
-
-
-def picture(env: CartPoleCameraEnv, cart: float, angle: float) -> np.ndarray:
+def picture(env, cart, angle):
     """Return what the policy is shown of a cart [m] and a pole [rad], shape (40, 80)."""
     env.simulation.reset_joints(env.robot.body, [0, 1], [cart, angle], [0.0, 0.0])
     return darkness(env.world.image())
 
 
-def columns_of_pole(picture: np.ndarray) -> np.ndarray:
+def columns_of_pole(picture):
     """Return the numbers of the columns of a picture that show the pole above the cart."""
     return np.flatnonzero((picture[:25] > 50).any(axis=0))
 
 
-def columns_of_cart(picture: np.ndarray) -> np.ndarray:
+def columns_of_cart(picture):
     """Return the numbers of the columns that show the cart, by a row above the rail."""
     return np.flatnonzero(picture[33] > 80)
 
 
-def test_observation_is_two_small_pictures_on_black(env: CartPoleCameraEnv) -> None:
+def test_observation_is_two_small_pictures_on_black(env):
     observation, _ = env.reset(seed=0)
     assert observation.shape == (HEIGHT, WIDTH, 2)
     assert observation.dtype == np.uint8
@@ -46,7 +38,7 @@ def test_observation_is_two_small_pictures_on_black(env: CartPoleCameraEnv) -> N
     assert observation.max() > 200
 
 
-def test_first_observation_shows_the_same_picture_twice(env: CartPoleCameraEnv) -> None:
+def test_first_observation_shows_the_same_picture_twice(env):
     observation, _ = env.reset(seed=0)
     assert np.array_equal(observation[..., 0], observation[..., 1])
     env.step(PUSH)
@@ -54,7 +46,7 @@ def test_first_observation_shows_the_same_picture_twice(env: CartPoleCameraEnv) 
     assert np.array_equal(observation[..., 0], observation[..., 1])
 
 
-def test_second_picture_is_the_first_of_the_step_before(env: CartPoleCameraEnv) -> None:
+def test_second_picture_is_the_first_of_the_step_before(env):
     before, _ = env.reset(seed=0)
     for _ in range(3):
         observation = env.step(PUSH)[0]
@@ -63,7 +55,7 @@ def test_second_picture_is_the_first_of_the_step_before(env: CartPoleCameraEnv) 
     assert not np.array_equal(before[..., 0], before[..., 1])
 
 
-def test_cart_stays_in_the_picture_on_all_of_its_track(env: CartPoleCameraEnv) -> None:
+def test_cart_stays_in_the_picture_on_all_of_its_track(env):
     env.reset(seed=0)
     widths = []
     edge = CartPoleByCamera.track_half_length_m
@@ -77,7 +69,7 @@ def test_cart_stays_in_the_picture_on_all_of_its_track(env: CartPoleCameraEnv) -
     assert max(widths) <= 20
 
 
-def test_a_cart_further_right_is_shown_further_right(env: CartPoleCameraEnv) -> None:
+def test_a_cart_further_right_is_shown_further_right(env):
     env.reset(seed=0)
     carts = (-0.8, -0.4, 0.0, 0.4, 0.8)
     centres = [columns_of_pole(picture(env, cart, 0.0)).mean() for cart in carts]
@@ -85,14 +77,14 @@ def test_a_cart_further_right_is_shown_further_right(env: CartPoleCameraEnv) -> 
     assert centres[2] == pytest.approx((WIDTH - 1) / 2, abs=1.0)
 
 
-def test_a_hundredth_of_a_radian_changes_the_picture(env: CartPoleCameraEnv) -> None:
+def test_a_hundredth_of_a_radian_changes_the_picture(env):
     env.reset(seed=0)
     pictures = [picture(env, 0.0, angle).astype(int) for angle in np.arange(-0.1, 0.11, 0.01)]
     for one, other in pairwise(pictures):
         assert np.abs(one - other).sum() > 500
 
 
-def test_darkness_is_that_of_blocks_for_one_world_and_for_many() -> None:
+def test_darkness_is_that_of_blocks_for_one_world_and_for_many():
     image = np.zeros((3, 2 * HEIGHT, 2 * WIDTH, 3), np.uint8)
     image[1] = 255
     image[2, :2, :2] = (12, 24, 36)
@@ -105,23 +97,22 @@ def test_darkness_is_that_of_blocks_for_one_world_and_for_many() -> None:
     assert np.array_equal(darkness(image[2]), pictures[2])
 
 
-def test_a_video_does_not_change_what_the_policy_sees() -> None:
+def test_a_video_does_not_change_what_the_policy_sees():
     seen = []
     for mode in (None, "rgb_array"):
         env = CartPoleCameraEnv(render_mode=mode, render_width=100)
         env.reset(seed=3)
         env.render()
         seen.append(env.step(PUSH)[0])
-        env.close()
     assert np.array_equal(*seen)
 
 
-def test_episodes_last_250_steps_of_40_ms(env: CartPoleCameraEnv) -> None:
+def test_episodes_last_250_steps_of_40_ms(env):
     assert env.max_episode_steps == 250
     assert env.simulation.step_s == pytest.approx(0.04)
 
 
-def test_cart_that_leaves_the_picture_ends_the_episode(env: CartPoleCameraEnv) -> None:
+def test_cart_that_leaves_the_picture_ends_the_episode(env):
     env.reset(seed=0)
     env.simulation.reset_joints(env.robot.body, [0, 1], [0.99, 0.0], [2.0, 0.0])
     _, _, terminated, truncated, info = env.step(REST)

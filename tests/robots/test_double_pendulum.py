@@ -1,46 +1,37 @@
 """The double pendulum: its masses, its task, and that it can be balanced."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from xml.etree import ElementTree
 
-import gymnasium
 import numpy as np
 import pytest
+from continuing import episode
 
 from robots.double_pendulum import FALL_HEIGHT_M, URDF, DoublePendulumBalance, tip_height
 from robots.sensors import State
 
-ENV_ID = "robots/DoublePendulum-v0"
+ENVS = ["robots/DoublePendulum-v0"]
 STILL = np.zeros(3)
 
 
-@pytest.fixture
-def env() -> Iterator[gymnasium.Env]:
-    """Return the environment, closed after the test."""
-    env = gymnasium.make(ENV_ID)
-    yield env
-    env.close()
-
-
-def numbers_of(observation: np.ndarray) -> np.ndarray:
+def numbers_of(observation):
     """Return cart, angles of both poles, and their velocities, shape (6,)."""
     x, v, sine1, cosine1, w1, sine2, cosine2, w2 = observation.astype(float)
     return np.array([x, np.arctan2(sine1, cosine1), np.arctan2(sine2, cosine2), v, w1, w2])
 
 
-def step_from(env: gymnasium.Env, numbers: np.ndarray, push: float) -> np.ndarray:
+def step_from(env, numbers, push):
     """Return the numbers one step after the given ones."""
     x, angle1, angle2, v, w1, w2 = numbers
-    robot = env.unwrapped.robot
+    robot = env.robot
     env.reset(seed=0)
-    env.unwrapped.simulation.reset_joints(
+    env.simulation.reset_joints(
         robot.body, [0, 1, 2], [x, angle1, angle2 - angle1], [v, w1, w2 - w1]
     )
     return numbers_of(env.step(np.array([push], np.float32))[0])
 
 
-def balancing_gain(env: gymnasium.Env) -> np.ndarray:
+def balancing_gain(env):
     """Return the gain of a linear-quadratic regulator, shape (1, 6), from the simulation itself."""
     size = 1e-3
     basis = size * np.eye(6)
@@ -53,34 +44,25 @@ def balancing_gain(env: gymnasium.Env) -> np.ndarray:
     return gain
 
 
-def test_a_linear_regulator_balances_for_the_whole_episode(env: gymnasium.Env) -> None:
+def test_a_linear_regulator_balances_for_the_whole_episode(env):
     gain = balancing_gain(env)
     for seed in range(3):
-        observation, _ = env.reset(seed=seed)
-        total, done, info = 0.0, False, {}
-        while not done:
-            push = np.clip(-gain @ numbers_of(observation), -1, 1)
-            observation, reward, terminated, truncated, info = env.step(push.astype(np.float32))
-            total, done = total + reward, terminated or truncated
+        total, _, info = episode(env, lambda seen: -gain @ numbers_of(seen), seed)
         assert info["end_reason"] == "time_limit"
         assert info["is_success"]
         assert 480 < total <= 500
 
 
-def test_poles_left_alone_fall_within_two_seconds(env: gymnasium.Env) -> None:
-    env.reset(seed=0)
-    steps, terminated, info = 0, False, {}
-    while not terminated:
-        _, _, terminated, _, info = env.step(np.zeros(1, np.float32))
-        steps += 1
+def test_poles_left_alone_fall_within_two_seconds(env):
+    _, steps, info = episode(env, lambda _: np.zeros(1))
     assert 10 < steps < 100
     assert info["end_reason"] == "poles_fell"
     assert info["is_success"] is False
 
 
-def test_inertias_are_those_of_the_boxes_that_are_drawn(env: gymnasium.Env) -> None:
+def test_inertias_are_those_of_the_boxes_that_are_drawn(env):
     links = ElementTree.parse(URDF).getroot().findall("link")
-    robot, simulation = env.unwrapped.robot, env.unwrapped.simulation
+    robot, simulation = env.robot, env.simulation
     dynamics = simulation.link_dynamics(robot.body)
     indices = simulation.links(robot.body)
     for link in links[1:]:
@@ -92,7 +74,7 @@ def test_inertias_are_those_of_the_boxes_that_are_drawn(env: gymnasium.Env) -> N
     assert [dynamics[link].mass_kg for link in range(3)] == [1.0, 0.1, 0.1]
 
 
-def energy_of(numbers: np.ndarray) -> float:
+def energy_of(numbers):
     """Return the mechanical energy of cart and poles [J]; 0 when both hang at rest."""
     _, angle1, angle2, v, w1, w2 = numbers
     mass, length, inertia = 0.1, 0.6, 0.00301333
@@ -108,22 +90,22 @@ def energy_of(numbers: np.ndarray) -> float:
     return float(moving + mass * 9.81 * height)
 
 
-def test_hanging_poles_that_are_let_go_keep_their_energy(env: gymnasium.Env) -> None:
+def test_hanging_poles_that_are_let_go_keep_their_energy(env):
     start = np.array([0.0, np.pi - 0.5, np.pi - 0.5, 0.0, 0.0, 0.0])
     step_from(env, start, 0.0)
-    moved = [numbers_of(env.unwrapped.step(np.zeros(1, np.float32))[0]) for _ in range(250)]
+    moved = [numbers_of(env.step(np.zeros(1, np.float32))[0]) for _ in range(250)]
     energies = np.array([energy_of(numbers) for numbers in moved])
     assert energies == pytest.approx(energy_of(start), rel=0.03)
     assert max(abs(numbers[4]) for numbers in moved) > 1.0
 
 
-def test_upper_pole_is_observed_by_its_own_angle(env: gymnasium.Env) -> None:
+def test_upper_pole_is_observed_by_its_own_angle(env):
     joints = State(np.array([0.1, 0.3, -0.2]), np.array([0.4, 0.5, -0.7]))
     observed = DoublePendulumBalance().observation(joints)
     assert numbers_of(observed) == pytest.approx([0.1, 0.3, 0.1, 0.4, 0.5, -0.2], abs=1e-6)
 
 
-def test_tip_height_is_both_lengths_when_upright_and_falls_with_either_pole() -> None:
+def test_tip_height_is_both_lengths_when_upright_and_falls_with_either_pole():
     bends = (STILL, np.array([0.0, 0.5, 0.0]), np.array([0.0, 0.5, 0.5]))
     heights = [tip_height(State(position, STILL)) for position in bends]
     assert heights[0] == pytest.approx(1.2)
@@ -141,9 +123,7 @@ def test_tip_height_is_both_lengths_when_upright_and_falls_with_either_pole() ->
         ([-2.41, 0.0, 0.0], "cart_left_track"),
     ],
 )
-def test_episode_ends_when_the_tip_is_low_or_the_cart_off_the_track(
-    position: list[float], reason: str | None
-) -> None:
+def test_episode_ends_when_the_tip_is_low_or_the_cart_off_the_track(position, reason):
     state = State(np.array(position), STILL)
     ends = DoublePendulumBalance().terminations(state)
     assert [name for name, ended in ends.items() if ended] == ([reason] if reason else [])

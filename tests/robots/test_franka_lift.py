@@ -1,10 +1,8 @@
 """The arm that grasps and lifts: its task, its gripper, and a controller made by hand."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import numpy as np
 import pytest
+from continuing import episode
 from support.native import needs_plugin
 
 from robots.franka_lift import (
@@ -18,18 +16,10 @@ from robots.native import program_of
 from robots.robot import Robot, RobotSpec
 from robots.simulation import Simulation
 
-Controller = Callable[[np.ndarray], np.ndarray]
+ENVS = [FrankaLiftEnv]
 
 
-@pytest.fixture
-def lift() -> Iterator[FrankaLiftEnv]:
-    """Return a lifting environment, closed after the test."""
-    env = FrankaLiftEnv()
-    yield env
-    env.close()
-
-
-def lift_by_hand(observation: np.ndarray) -> np.ndarray:
+def lift_by_hand(observation):
     """Return the action of a hand-made controller: above the cube, down, close, to the goal."""
     to_cube, touch, to_goal = observation[6:9], observation[14:16], observation[18:21]
     fingers = 1.0
@@ -41,42 +31,26 @@ def lift_by_hand(observation: np.ndarray) -> np.ndarray:
         way = to_cube
     else:
         way, fingers = np.zeros(3), -1.0
-    return np.clip([*way / 0.05, fingers], -1, 1)
+    return np.array([*way / 0.05, fingers])
 
 
-def play(env: FrankaLiftEnv, seed: int, controller: Controller) -> tuple[float, dict[str, Any]]:
-    """Return the return and the last info of an episode."""
-    observation, _ = env.reset(seed=seed)
-    total, truncated, info = 0.0, False, {}
-    while not truncated:
-        observation, reward, _, truncated, info = env.step(controller(observation))
-        total += reward
-    return total, info
+def test_a_hand_made_controller_lifts_the_cube_to_its_goal(env):
+    results = [episode(env, lift_by_hand, seed) for seed in range(6)]
+    assert all(info["is_success"] for *_, info in results)
+    assert all(68 < episode_return < 80 for episode_return, *_ in results)
 
 
-def test_a_hand_made_controller_lifts_the_cube_to_its_goal(lift: FrankaLiftEnv) -> None:
-    results = [play(lift, seed, lift_by_hand) for seed in range(6)]
-    assert all(info["is_success"] for _, info in results)
-    assert all(68 < episode_return < 80 for episode_return, _ in results)
-
-
-def test_without_an_action_the_return_is_a_tenth_of_the_threshold(lift: FrankaLiftEnv) -> None:
-    episode_return, info = play(lift, 0, lambda _: np.zeros(4))
-    assert info["is_success"] is False
-    assert episode_return < 6
-
-
-def test_a_push_with_closed_fingers_lifts_nothing(lift: FrankaLiftEnv) -> None:
-    def closed(observation: np.ndarray) -> np.ndarray:
+def test_a_push_with_closed_fingers_lifts_nothing(env):
+    def closed(observation):
         return np.array([*lift_by_hand(observation)[:3], -1.0])
 
-    episode_return, info = play(lift, 0, closed)
+    episode_return, _, info = episode(env, closed)
     assert info["is_success"] is False
     assert episode_return < 30
-    assert lift.state.object_position[0, 2] < 2 * CUBE_HALF_EDGE_M
+    assert env.state.object_position[0, 2] < 2 * CUBE_HALF_EDGE_M
 
 
-def test_cubes_and_goals_lie_in_the_workspace_of_the_hand() -> None:
+def test_cubes_and_goals_lie_in_the_workspace_of_the_hand():
     task, rng = FrankaLiftTask(None, 0.04), np.random.default_rng(0)
     low, high = np.array(WORKSPACE)
     starts = [task.sample_initial_state(rng) for _ in range(500)]
@@ -87,46 +61,45 @@ def test_cubes_and_goals_lie_in_the_workspace_of_the_hand() -> None:
     assert GOAL_HEIGHT_M[0] <= goals[:, 2].min() < goals[:, 2].max() <= GOAL_HEIGHT_M[1]
 
 
-def test_last_entry_of_the_action_opens_and_closes_both_fingers_alike(lift: FrankaLiftEnv) -> None:
-    lift.reset(seed=0)
+def test_last_entry_of_the_action_opens_and_closes_both_fingers_alike(env):
+    env.reset(seed=0)
     for action, opening in ((-1.0, 0.0), (1.0, 0.04), (0.0, 0.02)):
         for _ in range(12):
-            lift.step(np.array([0.0, 0.0, 0.2, action]))
-        fingers = lift.state.joint_position[7:]
+            env.step(np.array([0.0, 0.0, 0.2, action]))
+        fingers = env.state.joint_position[7:]
         assert fingers == pytest.approx([opening, opening], abs=2e-3)
 
 
-def test_fingers_are_coupled_when_one_is_held_back(lift: FrankaLiftEnv) -> None:
-    lift.reset(seed=3)
+def test_fingers_are_coupled_when_one_is_held_back(env):
+    env.reset(seed=3)
     for _ in range(80):
-        observation = lift.task.observation(lift.state)
-        lift.step(lift_by_hand(observation))
-        left, right = lift.state.joint_position[7:]
+        observation = env.task.observation(env.state)
+        env.step(np.clip(lift_by_hand(observation), -1, 1))
+        left, right = env.state.joint_position[7:]
         assert abs(left - right) < 0.004
 
 
-def test_a_weaker_gripper_is_part_of_the_motors_strength(lift: FrankaLiftEnv) -> None:
-    lift.robot.drive.set_strength(0.5)
-    arm, gripper = lift.robot.drive.drives
+def test_a_weaker_gripper_is_part_of_the_motors_strength(env):
+    env.robot.drive.set_strength(0.5)
+    arm, gripper = env.robot.drive.drives
     assert arm.motors.forces == [43.5] * 4 + [6.0] * 3
     assert gripper.strength == 0.5
     assert gripper.motors.forces == [10.0, 10.0]
 
 
 @needs_plugin
-def test_the_gripper_is_commanded_natively(lift: FrankaLiftEnv) -> None:
-    commands, _ = program_of(lift.world)
+def test_the_gripper_is_commanded_natively(env):
+    commands, _ = program_of(env.world)
     assert commands is not None
 
 
-def test_a_gripper_of_joints_without_limits_is_refused() -> None:
+def test_a_gripper_of_joints_without_limits_is_refused():
     simulation = Simulation()
     spec = RobotSpec("husky/husky.urdf", action_scale=1.0, gripper=".*_wheel")
     with pytest.raises(ValueError, match="the fingers need limits"):
         Robot(simulation, spec)
-    simulation.close()
 
 
-def test_tolerance_must_be_positive() -> None:
+def test_tolerance_must_be_positive():
     with pytest.raises(ValueError, match="must be positive"):
         FrankaLiftTask(None, 0.0)

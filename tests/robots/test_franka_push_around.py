@@ -1,26 +1,17 @@
 """The arm that pushes to all sides: the way round the cube, the task, a controller by hand."""
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import pytest
+from continuing import episode
 
 from robots.franka_push_around import AROUND_M, FrankaPushAroundEnv, PushAroundTask
 from robots.sensors import State
 
-Controller = Callable[[np.ndarray], np.ndarray]
+ENVS = [FrankaPushAroundEnv]
 
 
-@pytest.fixture
-def push() -> Iterator[FrankaPushAroundEnv]:
-    """Return a pushing environment, closed after the test."""
-    env = FrankaPushAroundEnv()
-    yield env
-    env.close()
-
-
-def push_by_hand(observation: np.ndarray) -> np.ndarray:
-    """Return the action of a hand-made controller: round the cube, then push."""
+def push_by_hand(observation):
+    """Return the action of a hand-made controller: round the cube, then env."""
     hand, (distance, *goal), (_, cosine, sine) = (
         -observation[6:8],
         observation[10:13],
@@ -32,20 +23,10 @@ def push_by_hand(observation: np.ndarray) -> np.ndarray:
         step = (0.035 * along + (0.075 - radius) * hand) / radius
     else:
         step = 0.6 * (-0.03 * goal - hand) + min(0.02, 0.6 * distance) * goal
-    return np.clip([*step / 0.05, 0.0], -1, 1)
+    return np.array([*step / 0.05, 0.0])
 
 
-def play(env: FrankaPushAroundEnv, seed: int, controller: Controller) -> tuple[float, dict]:
-    """Return the return and the last info of an episode."""
-    observation, _ = env.reset(seed=seed)
-    total, done, info = 0.0, False, {}
-    while not done:
-        observation, reward, terminated, truncated, info = env.step(controller(observation))
-        total, done = total + reward, terminated or truncated
-    return total, info
-
-
-def seen(hand: tuple[float, float], goal: tuple[float, float] = (0.1, 0.0)) -> dict[str, float]:
+def seen(hand, goal=(0.1, 0.0)):
     """Return the named entries of the observation with the cube at (0.5, 0)."""
     cube = np.array([[0.5, 0.0, 0.025]])
     state = State(
@@ -63,20 +44,14 @@ def seen(hand: tuple[float, float], goal: tuple[float, float] = (0.1, 0.0)) -> d
     return dict(zip(names, task.observation(state).tolist(), strict=True))
 
 
-def test_a_hand_made_controller_pushes_to_all_sides(push: FrankaPushAroundEnv) -> None:
-    results = [play(push, seed, push_by_hand) for seed in range(12)]
-    assert [info["end_reason"] for _, info in results] == ["goal_reached"] * 12
-    assert all(info["is_success"] for _, info in results)
-    assert all(9 < episode_return < 11.5 for episode_return, _ in results)
+def test_a_hand_made_controller_pushes_to_all_sides(env):
+    results = [episode(env, push_by_hand, seed) for seed in range(12)]
+    assert [info["end_reason"] for *_, info in results] == ["goal_reached"] * 12
+    assert all(info["is_success"] for *_, info in results)
+    assert all(9 < episode_return < 11.5 for episode_return, *_ in results)
 
 
-def test_standing_still_earns_no_success(push: FrankaPushAroundEnv) -> None:
-    episode_return, info = play(push, 0, lambda _: np.zeros(3))
-    assert info["is_success"] is False
-    assert episode_return == pytest.approx(-1.6, abs=0.05)
-
-
-def test_goals_lie_on_all_sides_of_the_cube() -> None:
+def test_goals_lie_on_all_sides_of_the_cube():
     task, rng = PushAroundTask(None, 0.03), np.random.default_rng(0)
     ways = []
     for _ in range(500):
@@ -101,13 +76,13 @@ def test_goals_lie_on_all_sides_of_the_cube() -> None:
         ((-AROUND_M, 0.1), 0.1),
     ],
 )
-def test_the_way_round_the_cube_is_the_shortest(hand: tuple[float, float], way: float) -> None:
+def test_the_way_round_the_cube_is_the_shortest(hand, way):
     assert seen(hand)["way round"] == pytest.approx(way, abs=1e-6)
     mirrored = seen((hand[0], -hand[1]))
     assert mirrored["way round"] == pytest.approx(way, abs=1e-6)
 
 
-def test_the_way_round_does_not_jump() -> None:
+def test_the_way_round_does_not_jump():
     rng = np.random.default_rng(0)
     for x, y in rng.uniform(-0.25, 0.25, (300, 2)):
         if np.hypot(x, y) > 0.03:
@@ -115,16 +90,16 @@ def test_the_way_round_does_not_jump() -> None:
             assert abs(here["way round"] - there["way round"]) < 4e-4
 
 
-def test_a_cube_that_slides_over_its_goal_has_not_reached_it(push: FrankaPushAroundEnv) -> None:
-    push.reset(seed=0)
-    cube = push.state.object_position[0, :2]
-    at_goal = push.state._replace(memory={**push.state.memory, "goal": cube.copy()})
-    assert push.task.success(at_goal, np.array(False))
+def test_a_cube_that_slides_over_its_goal_has_not_reached_it(env):
+    env.reset(seed=0)
+    cube = env.state.object_position[0, :2]
+    at_goal = env.state._replace(memory={**env.state.memory, "goal": cube.copy()})
+    assert env.task.success(at_goal, np.array(False))
     sliding = at_goal._replace(object_velocity=np.array([[0.1, 0.0, 0.0]]))
-    assert not push.task.success(sliding, np.array(False))
+    assert not env.task.success(sliding, np.array(False))
 
 
 @pytest.mark.parametrize("tolerance_m", [0.0, 0.08])
-def test_a_tolerance_that_reaches_to_the_start_is_refused(tolerance_m: float) -> None:
+def test_a_tolerance_that_reaches_to_the_start_is_refused(tolerance_m):
     with pytest.raises(ValueError, match="below the nearest goal"):
         PushAroundTask(None, tolerance_m)

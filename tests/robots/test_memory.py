@@ -8,23 +8,14 @@ from pathlib import Path
 import numpy as np
 import pybullet
 import pytest
+from support.native import WHY_NOT
 
 from robots import memory
 from robots.half_cheetah import HalfCheetahEnv
-from robots.plugin import PluginError, get_plugin
+from robots.plugin import get_plugin
 
 LINUX = Path("/proc/self/maps").exists()
-
-
-def _has_plugin():
-    try:
-        get_plugin()
-    except PluginError:
-        return False
-    return LINUX
-
-
-needs_plugin = pytest.mark.skipif(not _has_plugin(), reason="needs Linux and the plugin")
+needs_plugin = pytest.mark.skipif(bool(WHY_NOT) or not LINUX, reason="needs Linux and the plugin")
 
 
 def run(code):
@@ -142,7 +133,6 @@ def test_a_robot_behaves_the_same_in_a_small_world(monkeypatch):
         env.reset(seed=3)
         draw = np.random.default_rng(0)
         seen = [env.step(draw.uniform(-1, 1, env.action_space.shape))[0] for _ in range(50)]
-        env.close()
         return np.array(seen)
 
     small = play()

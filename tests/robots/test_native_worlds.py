@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -17,7 +16,7 @@ import gymnasium
 import numpy as np
 import pybullet
 import pytest
-from continuing import KUKA
+from continuing import KUKA, husky
 from support.native import needs_plugin
 
 import robots
@@ -37,25 +36,22 @@ TURNED = (0.0, 1.0, 0.0, 0.0)
 GROUND = WorldSpec(ground_friction=0.8)
 BALL = ObjectSpec("sphere", (0.1, 0.0, 0.0), position=(0.5, 0.0, 0.1))
 POST = ObjectSpec("cylinder", (0.1, 1.0, 0.0), mass_kg=0.0, position=(-1.0, 0.3, 0.9))
-HUSKY = RobotSpec(
-    "husky/husky.urdf",
-    action_scale=8.0,
-    action_mode=ActionMode.VELOCITY,
-    joints=".*wheel",
-    fixed_base=False,
+HUSKY = husky(
     base_position=(0.0, 0.0, 0.15),
-    max_force=60.0,
     sensors=SensorSpec(base=True, efforts=True, links=".*wheel.*", contacts=".*wheel.*"),
 )
 ARM = partial(RobotSpec, KUKA, action_scale=0.1)
+CONTROLLED = partial(
+    ARM, action_mode=ActionMode.PD, position_gain=50.0, velocity_gain=1.0, max_force=20.0
+)
+R2D2 = partial(
+    RobotSpec, "r2d2.urdf", action_scale=3.0, fixed_base=False, base_position=(0.0, 0.0, 0.5)
+)
 WORLDS = {
     "torques": (ARM(sensors=SensorSpec(efforts=True)), WorldSpec()),
     "velocities": (HUSKY, GROUND),
     "positions": (ARM(action_mode=ActionMode.POSITION, position_gain=0.2), WorldSpec()),
-    "controller": (
-        ARM(action_mode=ActionMode.PD, position_gain=50.0, velocity_gain=1.0, max_force=20.0),
-        WorldSpec(substeps=3),
-    ),
+    "controller": (CONTROLLED(), WorldSpec(substeps=3)),
     "limited torques": (
         ARM(max_velocity=0.05, sensors=SensorSpec(efforts=True)),
         WorldSpec(gravity_m_s2=0.0),
@@ -64,16 +60,7 @@ WORLDS = {
         ARM(action_mode=ActionMode.POSITION, max_velocity=(0.2, 0.4) * 3 + (0.1,)),
         WorldSpec(),
     ),
-    "limited controller": (
-        ARM(
-            action_mode=ActionMode.PD,
-            position_gain=50.0,
-            velocity_gain=1.0,
-            max_force=20.0,
-            max_velocity=0.3,
-        ),
-        WorldSpec(substeps=3),
-    ),
+    "limited controller": (CONTROLLED(max_velocity=0.3), WorldSpec(substeps=3)),
     "reaching": (
         ARM(
             action_mode=ActionMode.END_EFFECTOR,
@@ -93,25 +80,15 @@ WORLDS = {
         WorldSpec(),
     ),
     "all links": (
-        RobotSpec(
-            "r2d2.urdf",
-            action_scale=3.0,
-            fixed_base=False,
-            base_position=(0.0, 0.0, 0.5),
-            sensors=SensorSpec(base=True, links=".*", contacts=".*"),
-        ),
+        R2D2(sensors=SensorSpec(base=True, links=".*", contacts=".*")),
         WorldSpec(ground_friction=0.9, objects=(BALL, BALL)),
     ),
     "ranges": (
-        RobotSpec(
-            "r2d2.urdf",
-            action_scale=3.0,
-            fixed_base=False,
-            base_position=(0.0, 0.0, 0.5),
+        R2D2(
             sensors=SensorSpec(
                 contacts=".*wheel.*",
                 ranges=RangeSensor(n_rays=9, min_m=0.1, max_m=3.0, position=(0.1, 0.0, 0.4)),
-            ),
+            )
         ),
         WorldSpec(ground_friction=0.9, objects=(BALL, POST)),
     ),
@@ -137,7 +114,7 @@ WORLDS = {
 
 
 @pytest.fixture
-def cartpoles() -> Iterator[list[World]]:
+def cartpoles():
     """Return two equal worlds that have not been stepped."""
     spec = RobotSpec("cartpole.urdf", action_scale=10.0, actuated="slider_to_cart")
     worlds = [World(WorldSpec(), spec) for _ in range(2)]
@@ -147,9 +124,7 @@ def cartpoles() -> Iterator[list[World]]:
 
 
 @pytest.fixture
-def fresh(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cartpoles: list[World]
-) -> Iterator[Path]:
+def fresh(monkeypatch, tmp_path, cartpoles):
     """Return an empty folder of plugins, for a process that has not looked for one yet.
 
     The worlds come first: connecting them looks for the plugin, too.
@@ -164,11 +139,11 @@ def fresh(
     plugin._compiled_once.cache_clear()
 
 
-def is_native(step) -> bool:
+def is_native(step):
     return isinstance(getattr(step, "__self__", None), NativeWorlds)
 
 
-def stepper_on(threads: int, worlds: list[World]):
+def stepper_on(threads, worlds):
     """Return the native function that steps worlds on so many threads."""
     with mock.patch.dict(os.environ, {THREADS: str(threads)}):
         step = stepper(worlds)
@@ -176,7 +151,7 @@ def stepper_on(threads: int, worlds: list[World]):
     return step
 
 
-def made(kind: str, count: int) -> list[World]:
+def made(kind, count):
     """Return worlds of a kind at the start of their episodes."""
     robot, spec = WORLDS[kind]
     worlds = [World(spec, robot) for _ in range(count)]
@@ -188,7 +163,7 @@ def made(kind: str, count: int) -> list[World]:
 
 @needs_plugin
 @pytest.mark.parametrize("kind", WORLDS)
-def test_every_drive_and_sensor_gives_the_same_numbers(kind: str) -> None:
+def test_every_drive_and_sensor_gives_the_same_numbers(kind):
     by_python, natively = made(kind, 2), made(kind, 2)
     step = stepper_on(2, natively)
     rng = np.random.default_rng(0)
@@ -217,7 +192,7 @@ def plain(seen):
     return seen
 
 
-def play_both_ways(env_id: str, threads: int, n_steps: int) -> int:
+def play_both_ways(env_id, threads, n_steps):
     """Compare all that is seen of an environment; return how many episodes ended."""
     with mock.patch.dict(os.environ, {THREADS: str(threads)}):
         both = [
@@ -244,7 +219,7 @@ def play_both_ways(env_id: str, threads: int, n_steps: int) -> int:
 
 @needs_plugin
 @pytest.mark.parametrize("env_id", robots.ROBOT_IDS)
-def test_every_robot_does_the_same(env_id: str) -> None:
+def test_every_robot_does_the_same(env_id):
     assert play_both_ways(env_id, threads=2, n_steps=55) >= 3
 
 
@@ -252,14 +227,14 @@ def test_every_robot_does_the_same(env_id: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("env_id", robots.ROBOT_IDS)
-def test_every_robot_does_the_same_for_long(env_id: str, threads: int) -> None:
+def test_every_robot_does_the_same_for_long(env_id, threads):
     assert play_both_ways(env_id, threads, n_steps=2000) >= 100
 
 
 @needs_plugin
-def test_a_drive_of_ones_own_commands_in_python(cartpoles: list[World]) -> None:
+def test_a_drive_of_ones_own_commands_in_python(cartpoles):
     class Halved(PositionDrive):
-        def command(self, targets: list[float]) -> None:
+        def command(self, targets):
             super().command([target / 2 for target in targets])
 
     for world in cartpoles:
@@ -271,9 +246,9 @@ def test_a_drive_of_ones_own_commands_in_python(cartpoles: list[World]) -> None:
         assert step(targets).tobytes() == step_worlds(cartpoles[1:], targets).tobytes()
 
 
-def test_worlds_that_it_does_not_know_stay_with_python(cartpoles: list[World]) -> None:
+def test_worlds_that_it_does_not_know_stay_with_python(cartpoles):
     class Twice(PositionDrive):
-        def advance(self, targets: list[float]) -> None:
+        def advance(self, targets):
             super().advance(targets)
             super().advance(targets)
 
@@ -282,7 +257,7 @@ def test_worlds_that_it_does_not_know_stay_with_python(cartpoles: list[World]) -
 
 
 @needs_plugin
-def test_a_closed_world_is_an_error_and_not_a_crash(cartpoles: list[World]) -> None:
+def test_a_closed_world_is_an_error_and_not_a_crash(cartpoles):
     step = stepper(cartpoles)
     targets = np.zeros((2, 1))
     step(targets)
@@ -292,7 +267,7 @@ def test_a_closed_world_is_an_error_and_not_a_crash(cartpoles: list[World]) -> N
 
 
 @needs_plugin
-def test_a_forked_process_continues_on_two_threads(cartpoles: list[World]) -> None:
+def test_a_forked_process_continues_on_two_threads(cartpoles):
     step = stepper_on(2, cartpoles)
     targets = np.array([[1.0], [-1.0]])
     step(targets)
@@ -309,14 +284,14 @@ def test_a_forked_process_continues_on_two_threads(cartpoles: list[World]) -> No
 
 
 @needs_plugin
-def test_threads_of_python_may_step_worlds_at_the_same_time() -> None:
+def test_threads_of_python_may_step_worlds_at_the_same_time():
     """The helpers take part in one step at a time; the other is taken without them."""
     kind, n_steps = "torques", 150
     worlds = [made(kind, 3) for _ in range(3)]
     steps = [stepper_on(3, three) for three in worlds]
     found: list[list[bytes]] = [[] for _ in steps]
 
-    def play(number: int) -> None:
+    def play(number):
         rng = np.random.default_rng(0)
         for _ in range(n_steps):
             targets = rng.uniform(-0.1, 0.1, (3, worlds[0][0].robot.drive.n_targets))
@@ -333,12 +308,66 @@ def test_threads_of_python_may_step_worlds_at_the_same_time() -> None:
         world.simulation.close()
 
 
-def says_why(caplog: pytest.LogCaptureFixture, worlds: list[World], reason: str) -> None:
-    """Check that worlds are stepped in Python, and that one warning says why."""
-    caplog.clear()
+def no_compiler(patch, folder):
+    patch.setenv("PATH", "")
+    patch.delenv("CC", raising=False)
+
+
+def writable_by_others(patch, folder):
+    folder.mkdir()
+    folder.chmod(0o775)
+
+
+def a_file_in_the_way(patch, folder):
+    folder.touch()
+    patch.setenv(plugin.FOLDER, str(folder / "below"))
+
+
+def homeless(patch, folder):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in (plugin.FOLDER, "XDG_CACHE_HOME"):
+        patch.delenv(name, raising=False)
+    patch.setattr(Path, "home", no_home)
+
+
+def other_numbers(patch, folder):
+    real = native.program_of
+
+    def once_more(world):
+        commands, rest = real(world)
+        return commands, [*native.part(native.STEP, 1), *rest]
+
+    patch.setattr(native, "program_of", once_more)
+
+
+NO_FALSE = pytest.mark.skipif(shutil.which("false") is None, reason="no command `false`")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (no_compiler, "there is no C compiler (cc, gcc, clang). Install one"),
+        pytest.param(
+            lambda patch, _: patch.setenv("CC", "false"),
+            "cannot compile worlds.c: exit code 1",
+            marks=NO_FALSE,
+        ),
+        (lambda patch, _: patch.setattr(pybullet, "getAPIVersion", lambda: 7), "and this is 7"),
+        (writable_by_others, "others can write "),
+        (a_file_in_the_way, "cannot be made (Not a directory). Set ROBOTS_NATIVE_FOLDER"),
+        (homeless, "Could not determine home directory"),
+        pytest.param(other_numbers, "to other numbers than Python does", marks=needs_plugin),
+    ],
+)
+def test_worlds_are_stepped_in_python_and_one_warning_says_why(
+    fresh, monkeypatch, caplog, cartpoles, prepare, reason
+):
+    prepare(monkeypatch, fresh)
     with caplog.at_level(logging.WARNING):
-        step = stepper(worlds)
-        stepper(worlds)
+        step = stepper(cartpoles)
+        stepper(cartpoles)
     assert not is_native(step)
     (record,) = caplog.records
     assert reason in record.getMessage()
@@ -346,67 +375,19 @@ def says_why(caplog: pytest.LogCaptureFixture, worlds: list[World], reason: str)
     assert step(np.zeros((2, 1))).shape == (2, 4)
 
 
-class TestFallback:
-    """Why worlds are stepped in Python."""
-
-    def test_switched_off(self, monkeypatch, caplog, cartpoles) -> None:
-        monkeypatch.setenv(plugin.SWITCH, "0")
-        assert not is_native(stepper(cartpoles))
-        assert not caplog.records
-        with pytest.raises(PluginError, match="ROBOTS_NATIVE=0"):
-            get_plugin()
-
-    def test_no_compiler(self, fresh, monkeypatch, caplog, cartpoles) -> None:
-        monkeypatch.setenv("PATH", "")
-        monkeypatch.delenv("CC", raising=False)
-        says_why(caplog, cartpoles, "there is no C compiler (cc, gcc, clang). Install one")
-
-    @pytest.mark.skipif(shutil.which("false") is None, reason="there is no command `false`")
-    def test_a_compiler_that_fails(self, fresh, monkeypatch, caplog, cartpoles) -> None:
-        monkeypatch.setenv("CC", "false")
-        says_why(caplog, cartpoles, "cannot compile worlds.c: exit code 1")
-        assert list(fresh.iterdir()) == []
-
-    def test_another_version_of_pybullet(self, fresh, monkeypatch, caplog, cartpoles) -> None:
-        monkeypatch.setattr(pybullet, "getAPIVersion", lambda: 7)
-        says_why(caplog, cartpoles, "and this is 7")
-
-    def test_a_folder_that_others_can_write(self, fresh, caplog, cartpoles) -> None:
-        fresh.mkdir()
-        fresh.chmod(0o775)
-        says_why(caplog, cartpoles, f"others can write {fresh}")
-
-    def test_a_folder_that_cannot_be_made(self, fresh, monkeypatch, caplog, cartpoles) -> None:
-        fresh.touch()
-        monkeypatch.setenv(plugin.FOLDER, str(fresh / "below"))
-        says_why(caplog, cartpoles, "cannot be made (Not a directory). Set ROBOTS_NATIVE_FOLDER")
-
-    def test_a_user_without_a_home(self, fresh, monkeypatch, caplog, cartpoles) -> None:
-        def homeless() -> Path:
-            raise RuntimeError("Could not determine home directory.")
-
-        for name in (plugin.FOLDER, "XDG_CACHE_HOME"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(Path, "home", homeless)
-        says_why(caplog, cartpoles, "Could not determine home directory")
-
-    @needs_plugin
-    def test_other_numbers(self, fresh, monkeypatch, caplog, cartpoles) -> None:
-        real = native.program_of
-
-        def once_more(world: World):
-            commands, rest = real(world)
-            return commands, [*native.part(native.STEP, 1), *rest]
-
-        monkeypatch.setattr(native, "program_of", once_more)
-        says_why(caplog, cartpoles, "to other numbers than Python does")
+def test_the_plugin_can_be_switched_off(monkeypatch, caplog, cartpoles):
+    monkeypatch.setenv(plugin.SWITCH, "0")
+    assert not is_native(stepper(cartpoles))
+    assert not caplog.records
+    with pytest.raises(PluginError, match="ROBOTS_NATIVE=0"):
+        get_plugin()
 
 
 class TestLibrary:
     """Where the compiled plugin is kept."""
 
     @needs_plugin
-    def test_is_compiled_once_for_the_user_alone(self, fresh) -> None:
+    def test_is_compiled_once_for_the_user_alone(self, fresh):
         path = get_plugin().path
         assert path.parent == fresh
         assert [path] == list(fresh.iterdir())
@@ -416,14 +397,14 @@ class TestLibrary:
         assert get_plugin().path.stat().st_ino == before.st_ino
 
     @needs_plugin
-    def test_what_a_crash_left_is_compiled_again(self, fresh) -> None:
+    def test_what_a_crash_left_is_compiled_again(self, fresh):
         fresh.mkdir(mode=0o700)
         path = fresh / f"worlds-{plugin.library_key(plugin._SOURCE)}.so"
         path.write_bytes(b"torn")
         assert get_plugin().path == path
         assert path.stat().st_size > 4
 
-    def test_has_a_name_that_changes_with_the_source(self, monkeypatch, tmp_path) -> None:
+    def test_has_a_name_that_changes_with_the_source(self, monkeypatch, tmp_path):
         before = plugin.library_key(plugin._SOURCE)
         other = tmp_path / "worlds.c"
         other.write_text("// other")
@@ -431,14 +412,14 @@ class TestLibrary:
         assert plugin.library_key(plugin._SOURCE) != before
 
     @needs_plugin
-    def test_a_library_that_others_can_write_is_not_loaded(self, fresh) -> None:
+    def test_a_library_that_others_can_write_is_not_loaded(self, fresh):
         path = get_plugin().path
         path.chmod(0o777)
         plugin._compiled_once.cache_clear()
         with pytest.raises(PluginError, match="others can write"):
             get_plugin()
 
-    def test_a_folder_above_counts_unless_it_is_sticky(self, tmp_path) -> None:
+    def test_a_folder_above_counts_unless_it_is_sticky(self, tmp_path):
         below = tmp_path / "above" / "below"
         below.mkdir(parents=True, mode=0o700)
         require_private(below)
@@ -449,14 +430,14 @@ class TestLibrary:
         require_private(below)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-    def test_a_folder_of_another_user_is_refused(self, tmp_path) -> None:
+    def test_a_folder_of_another_user_is_refused(self, tmp_path):
         os.chown(tmp_path, 12345, 12345)
         with pytest.raises(PluginError, match="others can write"):
             require_private(tmp_path)
 
     @needs_plugin
-    def test_the_command_says_where_it_is_or_why_there_is_none(self, tmp_path) -> None:
-        def run(**variables: str) -> str:
+    def test_the_command_says_where_it_is_or_why_there_is_none(self, tmp_path):
+        def run(**variables):
             command = [sys.executable, "-m", "robots.plugin"]
             environ = os.environ | variables
             done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)

@@ -1,12 +1,11 @@
 """The range sensor: what its rays measure, where they lie, and obstacles that episodes place."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
+from continuing import husky
 
 from robots.ranges import RangeSensor
-from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.robot import InitialState
 from robots.sensors import SensorSpec
 from robots.world import ObjectSpec, World, WorldSpec
 
@@ -15,48 +14,44 @@ POST = ObjectSpec("cylinder", (0.25, 1.0, 0.0), mass_kg=0.0, position=(2.0, 0.0,
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world():
     """Return a Husky before a post, with four rays: behind, right, ahead, left."""
-    husky = RobotSpec(
-        "husky/husky.urdf",
+    robot = husky(
         action_scale=5.0,
-        action_mode=ActionMode.VELOCITY,
-        joints=".*wheel",
-        fixed_base=False,
         base_position=(0.0, 0.0, 0.01),
         inertia_from_file=True,
+        max_force=None,
         sensors=SensorSpec(base=True, ranges=AHEAD_AND_AROUND),
     )
-    world = World(WorldSpec(ground_friction=0.8, objects=(POST,)), husky)
+    world = World(WorldSpec(ground_friction=0.8, objects=(POST,)), robot)
     world.save()
-    yield world
-    world.simulation.close()
+    return world
 
 
-def ranges(world: World, row: list[float]) -> np.ndarray:
+def ranges(world, row):
     return world.sensors.state(row).ranges
 
 
-def started(world: World, **initial: object) -> np.ndarray:
+def started(world, **initial):
     """Return what the rays measure where an episode starts."""
     start = InitialState(np.zeros(4), np.zeros(4), **initial)
     return ranges(world, world.start(start))
 
 
-def test_a_ray_measures_the_distance_of_the_next_body(world: World) -> None:
+def test_a_ray_measures_the_distance_of_the_next_body(world):
     base = world.sensors.state(world.start(world.robot.at_rest)).base_position
     expected = [4.0, 4.0, 2.0 - 0.25 - base[0], 4.0]
     assert started(world) == pytest.approx(expected, abs=1e-3)
 
 
-def test_rays_turn_with_the_robot(world: World) -> None:
+def test_rays_turn_with_the_robot(world):
     quarter = (0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5))
     seen = started(world, base_position=(0.0, 0.0, 0.1), base_orientation=quarter)
     assert seen[1] == pytest.approx(1.75, abs=1e-3)
     assert seen[[0, 2, 3]].tolist() == [4.0, 4.0, 4.0]
 
 
-def test_an_episode_places_obstacles(world: World) -> None:
+def test_an_episode_places_obstacles(world):
     at = np.array([[0.0, 1.5, 0.5]])
     assert started(world, obstacle_position=at)[2:].round(2).tolist() == [4.0, 1.25]
     # Without a place of its own, an episode has them where they were built.
@@ -64,7 +59,7 @@ def test_an_episode_places_obstacles(world: World) -> None:
     assert started(world)[2] < 2.0
 
 
-def test_obstacles_stop_a_robot_and_do_not_move(world: World) -> None:
+def test_obstacles_stop_a_robot_and_do_not_move(world):
     row = world.start(world.robot.at_rest)
     for _ in range(300):
         row = world.step([8.0] * 4)
@@ -83,11 +78,11 @@ def test_obstacles_stop_a_robot_and_do_not_move(world: World) -> None:
     ],
     ids=["round", "half", "one"],
 )
-def test_rays_are_spread_over_the_field_of_view(sensor: RangeSensor, degrees: list[float]) -> None:
+def test_rays_are_spread_over_the_field_of_view(sensor, degrees):
     assert np.degrees(sensor.angles_rad) == pytest.approx(degrees)
 
 
-def test_rays_start_at_their_least_distance() -> None:
+def test_rays_start_at_their_least_distance():
     ((start, end),) = RangeSensor(1, min_m=0.5, max_m=3.0, view_rad=1.0).ends
     assert (start, end) == ([0.5, 0.0, 0.0], [3.0, 0.0, 0.0])
 
@@ -101,6 +96,6 @@ def test_rays_start_at_their_least_distance() -> None:
         ({"view_rad": 7.0}, "at most a full turn"),
     ],
 )
-def test_a_sensor_that_cannot_be_is_refused(wrong: dict[str, float], message: str) -> None:
+def test_a_sensor_that_cannot_be_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         RangeSensor(**wrong)

@@ -10,28 +10,27 @@ from robots import client as egl
 CARTPOLE = "robots/CartPoleBalance-v0"
 
 
-def frame(**options: str) -> np.ndarray:
+def frame(**options):
     """Return the first picture of an episode."""
     env = gymnasium.make(CARTPOLE, render_mode="rgb_array", **options)
     env.reset(seed=0)
     picture = env.render()
-    env.close()
     return picture
 
 
-def middle_of_the_pole(picture: np.ndarray) -> tuple[float, float]:
+def middle_of_the_pole(picture):
     """Return row and column of the middle of what is orange [pixels]."""
     red, _, blue = np.moveaxis(picture.astype(int), -1, 0)
     rows, columns = np.nonzero(red - blue > 100)
     return rows.mean(), columns.mean()
 
 
-def test_an_unknown_renderer_is_named() -> None:
+def test_an_unknown_renderer_is_named():
     with pytest.raises(ValueError, match="renderer='vulkan' is unknown"):
         gymnasium.make(CARTPOLE, renderer="vulkan")
 
 
-def test_egl_shows_what_the_software_renderer_shows() -> None:
+def test_egl_shows_what_the_software_renderer_shows():
     problem = egl.egl_problem()
     if problem is not None:
         pytest.skip(problem)
@@ -41,14 +40,14 @@ def test_egl_shows_what_the_software_renderer_shows() -> None:
     assert middle_of_the_pole(by_egl) == pytest.approx(middle_of_the_pole(by_software), abs=4)
 
 
-def test_egl_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_egl_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr(egl, "egl_problem", lambda: "EGL found no device to render with")
     with pytest.raises(egl.RendererError, match=r"no device.*Use renderer='tiny'"):
         gymnasium.make(CARTPOLE, renderer="egl")
 
 
 @pytest.mark.parametrize("env_id", ["robots/FrankaLift-v0", "robots/HuskyDrive-v1"])
-def test_worlds_that_draw_nothing_load_no_looks_and_move_alike(env_id: str) -> None:
+def test_worlds_that_draw_nothing_load_no_looks_and_move_alike(env_id):
     read, shapes = [], []
     for mode in (None, "rgb_array"):
         env = gymnasium.make(env_id, render_mode=mode).unwrapped
@@ -61,7 +60,6 @@ def test_worlds_that_draw_nothing_load_no_looks_and_move_alike(env_id: str) -> N
         read.append(rows)
         found = env.simulation.bind(pybullet.getVisualShapeData)(env.robot.body)
         shapes.append({shape[4].decode() for shape in found})
-        env.close()
     assert read[0] == read[1]
     # What Bullet then takes for looks are the shapes that collide.
     assert shapes[0] != shapes[1]

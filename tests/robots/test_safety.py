@@ -1,62 +1,45 @@
 """Limits that are watched, and what follows when they are broken."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pytest
-from conditioned import arm
-from continuing import actions_for, cartpole, play
+from continuing import actions_for, arm, cartpole, episode
 
-from rlzoo_plus.testing.robot_contract import check_same_numbers, play_randomly
-from robots.cartpole import SimpleRobotEnv
+from rlzoo_plus.testing.robot_contract import play_randomly
 from robots.robot import ActionMode
-from robots.vec_env import RobotVecEnv
 
 PUSH = np.array([1.0])
 
 
-@pytest.fixture
-def watch() -> Iterator[Any]:
-    """Return a function that makes a cart-pole with limits, closed after the test."""
-    made = []
-
-    def make(**safety: Any) -> SimpleRobotEnv:
-        env = cartpole(safety=safety)
-        env.reset(seed=0)
-        made.append(env)
-        return env
-
-    yield make
-    for env in made:
-        env.close()
+def watch(**safety):
+    """Return a cart-pole with limits, at the start of an episode."""
+    env = cartpole(safety=safety)
+    env.reset(seed=0)
+    return env
 
 
-def test_only_the_limit_that_is_broken_is_counted(watch: Any) -> None:
+def test_only_the_limit_that_is_broken_is_counted():
     env = watch(max_torque=5.0, max_velocity=100.0, joint_margin=0.1, max_action_rate=2.0)
     assert env.step(PUSH)[4]["violations"] == {"torque": 1}
     assert "violations" not in env.step(0.4 * PUSH)[4]
 
 
-def test_the_torque_that_counts_is_that_of_the_motors_strength() -> None:
+def test_the_torque_that_counts_is_that_of_the_motors_strength():
     for strength, broken in ((0.5, False), (0.7, True)):
         env = cartpole(motor_strength=strength, safety={"max_torque": 6.0})
         env.reset(seed=0)
         assert ("violations" in env.step(PUSH)[4]) == broken
-        env.close()
 
 
-def test_the_rate_of_actions_is_judged_from_rest_and_by_what_the_policy_chose() -> None:
+def test_the_rate_of_actions_is_judged_from_rest_and_by_what_the_policy_chose():
     env = cartpole(latency=3, safety={"max_action_rate": 0.9})
     env.reset(seed=0)
     seen = [env.step(action)[4].get("violations") for action in (PUSH, PUSH, -PUSH, 0.0 * PUSH)]
     assert seen == [{"action_rate": 1}, None, {"action_rate": 1}, {"action_rate": 1}]
     env.reset(seed=0)
     assert "violations" not in env.step(0.5 * PUSH)[4]
-    env.close()
 
 
-def test_only_driven_joints_are_limited(watch: Any) -> None:
+def test_only_driven_joints_are_limited():
     env = watch(max_velocity=0.15)
     infos, fast = [], False
     for _ in range(30):
@@ -66,38 +49,34 @@ def test_only_driven_joints_are_limited(watch: Any) -> None:
     assert not any("violations" in info for info in infos)
 
 
-def test_every_joint_near_its_limit_is_counted() -> None:
+def test_every_joint_near_its_limit_is_counted():
     env = arm(ActionMode.POSITION, safety={"joint_margin": 0.5})
     env.reset(seed=0)
     counts = [env.step(np.ones(7))[4].get("violations") for _ in range(20)]
     # All joints go to 2 rad; of the Kuka's limits, three are 2.09 rad and four are wider.
     assert counts[0] is None
     assert counts[-1] == {"joint_position": 3}
-    env.close()
 
 
 @pytest.mark.parametrize("mode", [ActionMode.POSITION, ActionMode.VELOCITY, ActionMode.PD])
-def test_torques_are_known_in_modes_of_motors(mode: ActionMode) -> None:
+def test_torques_are_known_in_modes_of_motors(mode):
     for limit, broken in ((0.01, True), (1e6, False)):
         env = arm(mode, safety={"max_torque": limit})
         env.reset(seed=0)
         info = env.step(np.ones(7))[4]
         assert ("violations" in info) == broken
-        env.close()
 
 
-def test_counting_changes_neither_rewards_nor_observations() -> None:
+def test_counting_changes_neither_rewards_nor_observations():
     env, plain = cartpole(safety={"max_velocity": 0.2, "max_torque": 3.0}), cartpole()
     for (a, reward_a, _), (b, reward_b, _) in zip(
         play_randomly(env, 100), play_randomly(plain, 100), strict=True
     ):
         assert np.array_equal(a, b)
         assert reward_a == reward_b
-    env.close()
-    plain.close()
 
 
-def test_the_last_step_tells_how_often_limits_were_broken(watch: Any) -> None:
+def test_the_last_step_tells_how_often_limits_were_broken():
     env = watch(max_velocity=0.3, max_torque=5.0)
     totals = {"velocity": 0, "torque": 0}
     for action in actions_for(env):
@@ -110,7 +89,7 @@ def test_the_last_step_tells_how_often_limits_were_broken(watch: Any) -> None:
     assert min(totals.values()) > 0
 
 
-def test_a_penalty_is_a_term_of_the_reward_for_every_limit_that_is_broken(watch: Any) -> None:
+def test_a_penalty_is_a_term_of_the_reward_for_every_limit_that_is_broken():
     env = watch(max_torque=5.0, max_action_rate=0.8, on_violation="penalty", penalty=0.3)
     for action, cost in ((1.0, -0.6), (1.0, -0.3), (0.5, 0.0)):
         _, reward, _, _, info = env.step(action * PUSH)
@@ -118,54 +97,20 @@ def test_a_penalty_is_a_term_of_the_reward_for_every_limit_that_is_broken(watch:
         assert reward == sum(info["reward_terms"].values())
 
 
-def test_the_penalty_is_summed_over_the_episode(watch: Any) -> None:
+def test_the_penalty_is_summed_over_the_episode():
     env = watch(max_torque=5.0, on_violation="penalty")
-    episode_return, ended = 0.0, False
-    while not ended:
-        _, reward, terminated, truncated, info = env.step(PUSH)
-        episode_return += reward
-        ended = terminated or truncated
+    episode_return, _, info = episode(env, lambda _: PUSH)
     assert sum(info["episode_terms"].values()) == pytest.approx(episode_return)
     assert info["episode_terms"]["safety"] == -info["episode_violations"]["torque"]
 
 
-def test_a_broken_limit_can_end_the_episode_without_success(watch: Any) -> None:
+def test_a_broken_limit_can_end_the_episode_without_success():
     env = watch(max_torque=5.0, on_violation="terminate")
     assert env.step(0.4 * PUSH)[2] is False
     *_, terminated, truncated, info = env.step(PUSH)
     assert (terminated, truncated) == (True, False)
     assert info["end_reason"] == "unsafe"
     assert info["is_success"] is False
-
-
-@pytest.mark.parametrize("answer", ["count", "penalty", "terminate"])
-@pytest.mark.parametrize("mode", [ActionMode.TORQUE, ActionMode.POSITION, ActionMode.PD])
-def test_worlds_side_by_side_give_the_numbers_of_single_ones(mode: ActionMode, answer: str) -> None:
-    safety = {
-        "joint_margin": 1.7,
-        "max_velocity": 3.0,
-        "max_torque": 20.0,
-        "max_action_rate": 1.9,
-        "on_violation": answer,
-    }
-    singles = [arm(mode, safety=safety) for _ in range(3)]
-    together = RobotVecEnv([arm(mode, safety=safety) for _ in singles])
-    check_same_numbers(together, singles, 150)
-    together.close()
-    for env in singles:
-        env.close()
-
-
-def test_an_episode_continues_with_its_counts() -> None:
-    safety = {"max_velocity": 0.3, "max_action_rate": 1.0, "on_violation": "penalty"}
-    env, other = cartpole(safety=safety), cartpole(safety=safety)
-    actions = actions_for(env)
-    env.reset(seed=5)
-    play(env, actions[:13])
-    other.load_state_dict(env.state_dict())
-    assert play(other, actions[13:]) == play(env, actions[13:])
-    env.close()
-    other.close()
 
 
 @pytest.mark.parametrize(
@@ -181,12 +126,12 @@ def test_an_episode_continues_with_its_counts() -> None:
         ({"joint_margin": 20.0}, "leaves no room: the narrowest joint has 30"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_fix(safety: Any, message: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_fix(safety, message):
     with pytest.raises(ValueError, match=message):
         cartpole(safety=safety)
 
 
-def test_a_penalty_is_refused_where_goals_are_exchanged() -> None:
+def test_a_penalty_is_refused_where_goals_are_exchanged():
     from robots.kuka_reach import KukaReachEnv
 
     with pytest.raises(ValueError, match="which are exchanged afterwards"):

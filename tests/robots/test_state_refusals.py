@@ -1,8 +1,6 @@
 """States that an environment refuses to load, and environments that refuse to give theirs."""
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +12,11 @@ from robots.robot import RobotSpec
 from robots.state import InexactStateError
 
 
-def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+def change(path, value):
     """Return a function that sets one entry of a state."""
     *parents, name = path.split("/")
 
-    def apply(state: dict[str, Any]) -> None:
+    def apply(state):
         for parent in parents:
             state = state[parent]
         state[name] = value
@@ -53,9 +51,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (change("np_random/state/inc", "one"), "must be a state of PCG64"),
     ],
 )
-def test_a_wrong_state_is_refused_with_a_fix_and_changes_nothing(
-    underway: SimpleRobotEnv, spoil: Callable[[dict[str, Any]], None], message: str
-) -> None:
+def test_a_wrong_state_is_refused_with_a_fix_and_changes_nothing(underway, spoil, message):
     before = underway.state_dict()
     actions = actions_for(underway)
     # Another moment, so that anything taken over would show.
@@ -74,7 +70,7 @@ def test_a_wrong_state_is_refused_with_a_fix_and_changes_nothing(
     assert play(underway, actions) == after
 
 
-def test_the_number_of_a_discrete_action_must_exist() -> None:
+def test_the_number_of_a_discrete_action_must_exist():
     env = cartpole(discrete=True)
     env.reset(seed=0)
     env.step(1)
@@ -82,53 +78,49 @@ def test_the_number_of_a_discrete_action_must_exist() -> None:
         state = {**env.state_dict(), "actions": wrong}
         with pytest.raises(ValueError, match="must be whole numbers below 2"):
             env.load_state_dict(state)
-    env.close()
 
 
-def test_the_state_of_another_robot_is_refused(underway: SimpleRobotEnv) -> None:
+def test_the_state_of_another_robot_is_refused(underway):
     other = BaseRobotEnv(
         RobotSpec("pendulum5.urdf", action_scale=1.0), Wander(5), episode_s=EPISODE_S
     )
     with pytest.raises(ValueError, match="env='BaseRobotEnv' differs"):
         underway.load_state_dict(other.state_dict())
-    other.close()
 
 
-def test_an_episode_that_comes_out_otherwise_is_noticed(underway: SimpleRobotEnv) -> None:
+def test_an_episode_that_comes_out_otherwise_is_noticed(underway):
     stronger = cartpole(force_n=10.1)
     with pytest.raises(InexactStateError, match="Use the same arguments"):
         stronger.load_state_dict(underway.state_dict())
-    stronger.close()
 
 
 class TestWhereTheStateIsNotExact:
     """Environments that may remember more than their episode tells."""
 
-    def check(self, env: BaseRobotEnv, reason: str) -> None:
+    def check(self, env, reason):
         """Check that an environment says so itself, and close it."""
         assert not env.exact_state
         for call in (env.state_dict, lambda: env.load_state_dict({})):
             with pytest.raises(InexactStateError, match=f"{reason}.*replay the actions"):
                 call()
-        env.close()
 
     @pytest.mark.parametrize("method", ["reset", "step"])
-    def test_a_subclass_that_may_remember_more(self, method: str) -> None:
+    def test_a_subclass_that_may_remember_more(self, method):
         kind = type("Windy", (SimpleRobotEnv,), {method: lambda self, *args, **kwargs: None})
         self.check(kind(), f"{method} is overridden without state_dict")
 
-    def test_a_subclass_that_gives_its_own_state_is_exact(self) -> None:
+    def test_a_subclass_that_gives_its_own_state_is_exact(self):
         class Windy(SimpleRobotEnv):
             wind = 0.0
 
-            def step(self, action: Any) -> Any:
+            def step(self, action):
                 self.wind += 0.1
                 return super().step(action)
 
-            def state_dict(self) -> dict[str, Any]:
+            def state_dict(self):
                 return {**super().state_dict(), "wind": self.wind}
 
-            def load_state_dict(self, state: Mapping[str, Any]) -> None:
+            def load_state_dict(self, state):
                 own = dict(state)
                 wind = own.pop("wind")
                 super().load_state_dict(own)
@@ -140,5 +132,3 @@ class TestWhereTheStateIsNotExact:
         assert env.exact_state
         other.load_state_dict(env.state_dict())
         assert other.wind == 0.1
-        env.close()
-        other.close()

@@ -10,12 +10,12 @@ import pytest
 from robots.plugin import SWITCH
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("tests/robots", "tests/envs", "tests/resume", "tests/test_exact_resume.py")
+PARTS = ("tests/robots", "tests/envs", "tests/training/test_exact_resume.py")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_the_tests_pass_with_the_plugin_switched_off(part: str) -> None:
+def test_the_tests_pass_with_the_plugin_switched_off(part):
     command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "not slow", part]
     done = subprocess.run(
         command,
