@@ -90,11 +90,8 @@ def _config(name):
             *overrides,
         )
     env = "tests/TinyMasked-v0" if algo == "maskable_ppo" else "tests/TinyReach-v0"
-    ids = [o.removeprefix("env.id=") for o in overrides if o.startswith("env.id=")]
-    overrides = tuple(o for o in overrides if not o.startswith("env.id="))
-    if algo in DISCRETE:
-        overrides += ("env.kwargs.discrete=true",)
-    return tiny_config(algo, *(ids or [env]), *overrides)
+    discrete = ("env.kwargs.discrete=true",) if algo in DISCRETE else ()
+    return tiny_config(algo, env, *discrete, *overrides)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -105,8 +102,7 @@ def trained(request):
     venv = make_train_env(config, 1)
     agent = make_agent(config, venv, 1)
     agent.learn(config.n_timesteps)
-    yield agent, config
-    venv.close()
+    return agent, config
 
 
 def _observations(agent, count=50):

@@ -1,5 +1,7 @@
 """The hook stands at the top of each iteration, of every family of algorithms."""
 
+import contextlib
+
 import pytest
 import stable_baselines3
 from support.training import tiny_config
@@ -9,57 +11,48 @@ from rlzoo_plus.agents.hooks import StopTraining, with_iteration_hook
 from rlzoo_plus.envs.factory import make_train_env
 
 
-@pytest.fixture
-def steps_at_hook():
-    def _steps(algo, *overrides, stop_at=None):
-        env = "tests/TinyMasked-v0" if algo == "maskable_ppo" else "tests/TinyReach-v0"
-        config = tiny_config(algo, env, *overrides)
-        venv = make_train_env(config, 1)
-        agent = make_agent(config, venv, 1)
-        seen = []
+def steps_at_hook(algo, *overrides, stop_at=None):
+    """Train; return the steps that were taken each time the hook was passed."""
+    env = "tests/TinyMasked-v0" if algo == "maskable_ppo" else "tests/TinyReach-v0"
+    config = tiny_config(algo, env, *overrides)
+    agent, seen = make_agent(config, make_train_env(config, 1), 1), []
 
-        def hook():
-            seen.append(agent.num_timesteps)
-            if stop_at is not None and agent.num_timesteps >= stop_at:
-                raise StopTraining("enough")
+    def hook():
+        seen.append(agent.num_timesteps)
+        if stop_at is not None and agent.num_timesteps >= stop_at:
+            raise StopTraining("enough")
 
-        agent.before_iteration = [hook]
-        try:
-            agent.learn(config.n_timesteps)
-        except StopTraining:
-            pass
-        finally:
-            venv.close()
-        return seen
-
-    return _steps
+    agent.before_iteration = [hook]
+    with contextlib.suppress(StopTraining):
+        agent.learn(config.n_timesteps)
+    return seen
 
 
 @pytest.mark.training
 @pytest.mark.parametrize("algo", ["ppo", "trpo", "recurrent_ppo", "maskable_ppo"])
-def test_on_policy_algorithms_pass_the_hook_before_each_rollout(steps_at_hook, algo):
+def test_on_policy_algorithms_pass_the_hook_before_each_rollout(algo):
     assert steps_at_hook(algo) == [0, 32]
 
 
 @pytest.mark.training
-def test_several_environments_count_together(steps_at_hook):
+def test_several_environments_count_together():
     assert steps_at_hook("ppo", "n_envs=2", "n_timesteps=128") == [0, 64]
 
 
 @pytest.mark.training
 @pytest.mark.parametrize("algo", ["sac", "td3", "tqc", "crossq"])
-def test_off_policy_algorithms_pass_the_hook_before_each_collection(steps_at_hook, algo):
+def test_off_policy_algorithms_pass_the_hook_before_each_collection(algo):
     assert steps_at_hook(algo) == list(range(0, 64, 4))
 
 
 @pytest.mark.training
-def test_random_search_passes_the_hook_before_each_update(steps_at_hook):
+def test_random_search_passes_the_hook_before_each_update():
     # Two directions, both ways, an episode of eight steps each.
     assert steps_at_hook("ars", "n_timesteps=96") == [0, 32, 64]
 
 
 @pytest.mark.training
-def test_training_stops_at_the_hook(steps_at_hook):
+def test_training_stops_at_the_hook():
     assert steps_at_hook("ppo", "n_timesteps=320", stop_at=64) == [0, 32, 64]
 
 

@@ -43,7 +43,6 @@ def test_evaluation_plays_whole_games_with_their_own_scores():
     venv = make_evaluation_env(breakout("eval.n_envs=1", "eval.episodes=2"))
     assert venv.observation_space.shape == (4, 84, 84)
     ends = play(venv, 3)
-    venv.close()
     assert len(ends) == 3
     for rewards, info in ends:
         assert info["lives"] == 0
@@ -72,7 +71,6 @@ def test_rewards_are_clipped_in_training_only():
         evaluation = breakout("eval.n_envs=1", "eval.episodes=5").eval
         venv = make(config.model_copy(update={"eval": evaluation}))
         played = play(venv, 1, 1500)
-        venv.close()
         assert played
         largest = max(max(rewards) for rewards, _ in played)
         assert (largest == 1.0) if wanted else (largest >= 5.0)

@@ -45,18 +45,9 @@ def config_of(env, *overrides, n_envs=2, limit=25):
     return make_config(*chosen, *overrides)
 
 
-@pytest.fixture
-def make():
-    """Return a function that builds training environments, closed after the test."""
-    built = []
-
-    def _make(kind, env, *overrides, **options):
-        built.append(make_train_env(config_of(env, f"vec_env={kind}", *overrides, **options), 5))
-        return built[-1]
-
-    yield _make
-    for venv in built:
-        venv.close()
+def make(kind, env, *overrides, **options):
+    """Return training environments."""
+    return make_train_env(config_of(env, f"vec_env={kind}", *overrides, **options), 5)
 
 
 def up_to_thrice(env, check):
@@ -72,7 +63,7 @@ def up_to_thrice(env, check):
     raise AssertionError(env)
 
 
-def compare(make, env, n_steps, **options):
+def compare(env, n_steps, **options):
     """Play both ways; return how many episodes ended."""
     one_by_one, together = (make(kind, env, **options) for kind in ("dummy", "batched"))
     assert isinstance(together.unwrapped, BatchedRobots)
@@ -86,14 +77,9 @@ def compare(make, env, n_steps, **options):
     return ends
 
 
-@pytest.mark.parametrize("env", WALKERS)
-def test_a_walker_shows_the_same_and_has_the_same_state(make, env):
-    assert compare(make, env, 70) >= 4
-
-
-@pytest.mark.parametrize("env", FIXED)
-def test_a_pendulum_or_arm_shows_the_same_and_has_the_same_state(make, env):
-    assert up_to_thrice(env, lambda: compare(make, env, 70)) >= 4
+@pytest.mark.parametrize("env", WALKERS + FIXED)
+def test_a_walker_or_arm_shows_the_same_and_has_the_same_state(env):
+    assert up_to_thrice(env, lambda: compare(env, 70)) >= 4
 
 
 @pytest.mark.parametrize("env", WALKERS + FIXED)
@@ -110,21 +96,20 @@ def compare_from_first_reset(env):
             venv.env_method("set_episode_seeds", [*range(rank, 9)], indices=rank)
         venv.reset()
         played.append(play(venv, 30))
-        venv.close()
     assert_same_tree(*played)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("env", WALKERS + FIXED)
-def test_a_walker_does_so_for_long(monkeypatch, make, env, threads):
+def test_a_walker_does_so_for_long(monkeypatch, env, threads):
     monkeypatch.setenv("ROBOTS_THREADS", threads)
     # Flags move after 150 steps. An object falls to the ground in fewer.
-    assert up_to_thrice(env, lambda: compare(make, env, 2000, n_envs=3, limit=200)) >= 30
+    assert up_to_thrice(env, lambda: compare(env, 2000, n_envs=3, limit=200)) >= 30
 
 
 @pytest.mark.parametrize(("before", "after"), [("batched", "dummy"), ("dummy", "batched")])
-def test_a_checkpoint_is_continued_either_way(make, before, after):
+def test_a_checkpoint_is_continued_either_way(before, after):
     first, second = (make(kind, "hopper_bullet") for kind in (before, after))
     first.reset()
     play(first, 31)
@@ -132,7 +117,7 @@ def test_a_checkpoint_is_continued_either_way(make, before, after):
     assert_same_tree(play(second, 30, 7), play(first, 30, 7))
 
 
-def test_what_is_asked_between_steps_is_up_to_date(make):
+def test_what_is_asked_between_steps_is_up_to_date():
     one_by_one, together = (make(kind, "halfcheetah_bullet") for kind in ("dummy", "batched"))
     for venv in (one_by_one, together):
         venv.reset()
@@ -147,7 +132,7 @@ def test_what_is_asked_between_steps_is_up_to_date(make):
         assert np.array_equal(batched.joint_speeds, alone.joint_speeds)
 
 
-def test_what_user_code_changes_takes_effect(make):
+def test_what_user_code_changes_takes_effect():
     one_by_one, together = (make(kind, "ant_bullet") for kind in ("dummy", "batched"))
     for venv in (one_by_one, together):
         venv.reset()
@@ -157,7 +142,7 @@ def test_what_user_code_changes_takes_effect(make):
     assert_same_tree(play(together, 30, 3), play(one_by_one, 30, 3))
 
 
-def test_flags_move(make):
+def test_flags_move():
     one_by_one, together = (make(kind, "humanoid_flagrun_bullet") for kind in ("dummy", "batched"))
     for venv in (one_by_one, together):
         venv.reset()
@@ -169,29 +154,26 @@ def test_flags_move(make):
     assert targets != [robot.walk_target_x for robot in together.get_attr("robot")]
 
 
-def test_auto_takes_it_for_one_or_many_and_evaluation_too(make):
+def test_auto_takes_it_for_one_or_many_and_evaluation_too():
     for n_envs in (1, 2):
         assert isinstance(make("auto", "hopper_bullet", n_envs=n_envs).unwrapped, BatchedRobots)
     venv = make_eval_env(config_of("hopper_bullet").env, 2)
     assert isinstance(venv.unwrapped, BatchedRobots)
-    venv.close()
 
 
 @pytest.mark.parametrize("env", LEFT)
 def test_others_are_stepped_one_by_one(env):
     one = make_env(config_of(env).env)
     assert "together" in batch_problem(one)
-    one.close()
 
 
 def test_wrappers_of_ones_own_are_not_passed_by():
     config = config_of("hopper_bullet", "env.wrappers=[{mask_observation: {hidden: [0]}}]")
     one = make_env(config.env)
     assert "MaskObservation" in batch_problem(one)
-    one.close()
 
 
-def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch, make):
+def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch):
     monkeypatch.setenv("ROBOTS_NATIVE", "0")
     assert not isinstance(make("auto", "hopper_bullet").unwrapped, BatchedRobots)
     with pytest.raises(ConfigError, match="ROBOTS_NATIVE=0"):
@@ -211,13 +193,12 @@ def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
     one = make_env(config_of("hopper_bullet").env)
     assert "other numbers" in batch_problem(one)
     assert "HopperBulletEnv comes to other numbers" in caplog.text
-    one.close()
 
 
-def test_single_pendulums_stay_one_by_one(make):
+def test_single_pendulums_stay_one_by_one():
     assert not isinstance(make("auto", "reacher_bullet", n_envs=1).unwrapped, BatchedRobots)
     assert isinstance(make("auto", "reacher_bullet", n_envs=2).unwrapped, BatchedRobots)
 
 
-def test_one_walker_alone_shows_the_same(make):
-    assert compare(make, "walker2d_bullet", 60, n_envs=1) >= 2
+def test_one_walker_alone_shows_the_same():
+    assert compare("walker2d_bullet", 60, n_envs=1) >= 2

@@ -14,21 +14,12 @@ from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.training.resume.env_state import capture_envs, restore_envs, unrecorded_calls
 
 
-@pytest.fixture
 def make():
-    """Return a function that makes training environments with stages."""
-    made = []
-
-    def make(*overrides):
-        package = "env.packages=[support.forgetful_envs]"
-        config = tiny_config("ppo", "tests/Staged-v0", package, "n_envs=2", *overrides)
-        made.append(make_train_env(config, 0))
-        made[-1].reset()
-        return made[-1]
-
-    yield make
-    for venv in made:
-        venv.close()
+    """Return training environments with stages, at the start of their episodes."""
+    package = "env.packages=[support.forgetful_envs]"
+    venv = make_train_env(tiny_config("ppo", "tests/Staged-v0", package, "n_envs=2"), 0)
+    venv.reset()
+    return venv
 
 
 def through_a_file(venv):
@@ -41,7 +32,7 @@ def play(venv, n_steps):
     return rewards
 
 
-def test_calls_come_back_at_their_steps_and_in_their_order(make):
+def test_calls_come_back_at_their_steps_and_in_their_order():
     venv, fresh = make(), make()
     play(venv, 3)
     venv.env_method("set_n", 4)
@@ -57,7 +48,7 @@ def test_calls_come_back_at_their_steps_and_in_their_order(make):
     assert third.get_attr("n") == [5, 6]
 
 
-def test_calls_that_a_new_process_makes_by_itself_are_not_made_twice(make):
+def test_calls_that_a_new_process_makes_by_itself_are_not_made_twice():
     venv, fresh = make(), make()
     for each in (venv, fresh):
         each.env_method("advance")
@@ -68,7 +59,7 @@ def test_calls_that_a_new_process_makes_by_itself_are_not_made_twice(make):
     assert fresh.get_attr("n") == venv.get_attr("n") == [3, 3]
 
 
-def test_attributes_that_were_set_come_back(make):
+def test_attributes_that_were_set_come_back():
     venv, fresh = make(), make()
     venv.set_attr("bonus", 5.0, indices=[1])
     venv.set_attr("weights", {"effort": [0.5, 1.0]})
@@ -77,7 +68,7 @@ def test_attributes_that_were_set_come_back(make):
     assert fresh.get_attr("weights") == [{"effort": [0.5, 1.0]}] * 2
 
 
-def test_questions_are_not_recorded(make):
+def test_questions_are_not_recorded():
     venv = make()
     for _ in range(3):
         venv.env_method("get_stage")
@@ -85,7 +76,7 @@ def test_questions_are_not_recorded(make):
 
 
 @pytest.mark.parametrize("value", [object(), {1}, [lambda: 1]])
-def test_what_is_no_plain_data_is_told_once(make, value):
+def test_what_is_no_plain_data_is_told_once(value):
     venv = make()
     for _ in range(3):
         venv.env_method("set_n", value)
@@ -116,7 +107,7 @@ def test_calls_without_end_are_given_up(monkeypatch):
     assert problem == "3 calls of its methods were too many to be recorded"
 
 
-def test_a_call_that_fails_when_made_again_is_a_problem(make):
+def test_a_call_that_fails_when_made_again_is_a_problem():
     venv, fresh = make(), make()
     venv.env_method("set_n", 4)
     play(venv, 9)
@@ -126,7 +117,7 @@ def test_a_call_that_fails_when_made_again_is_a_problem(make):
     assert problem.startswith("environment 0: calling no_such again failed: AttributeError")
 
 
-def test_without_code_of_a_user_nothing_is_called_or_set(make):
+def test_without_code_of_a_user_nothing_is_called_or_set():
     venv, fresh = make(), make()
     venv.env_method("set_n", 4)
     with pytest.raises(ValueError, match="nothing in this run does"):
@@ -152,7 +143,7 @@ def test_without_code_of_a_user_nothing_is_called_or_set(make):
         [3, [], {}, 1],
     ],
 )
-def test_a_forged_call_is_refused(make, entry):
+def test_a_forged_call_is_refused(entry):
     venv, fresh = make(), make()
     state = through_a_file(venv)
     state["episodes"][1]["calls"]["before"] = [entry]
@@ -161,7 +152,7 @@ def test_a_forged_call_is_refused(make, entry):
 
 
 @pytest.mark.parametrize("attributes", [{"rewards": []}, {"__class__": 1}, {"_x": 1}])
-def test_a_forged_attribute_is_refused(make, attributes):
+def test_a_forged_attribute_is_refused(attributes):
     venv, fresh = make(), make()
     state = through_a_file(venv)
     state["attributes"] = [attributes, {}]
@@ -173,16 +164,12 @@ def test_a_stage_of_robots_side_by_side_comes_back():
     level = "env.kwargs.randomization={mass: {uniform: [0.5, 2.0]}}"
     config = make_config("env=cartpole_bullet", "n_envs=4", "vec_env=batched", level)
     venvs = [make_train_env(config, 0) for _ in range(2)]
-    try:
-        for venv in venvs:
-            venv.reset()
-        venvs[0].env_method("set_randomization_level", 0.5)
-        assert restore_envs(venvs[1], through_a_file(venvs[0]), may_call=True) == []
-        calls_made = capture_envs(venvs[1])["episodes"][3]["calls"]["during"]
-        assert calls_made == [["set_randomization_level", (0.5,), {}, 0]]
-    finally:
-        for venv in venvs:
-            venv.close()
+    for venv in venvs:
+        venv.reset()
+    venvs[0].env_method("set_randomization_level", 0.5)
+    assert restore_envs(venvs[1], through_a_file(venvs[0]), may_call=True) == []
+    calls_made = capture_envs(venvs[1])["episodes"][3]["calls"]["during"]
+    assert calls_made == [["set_randomization_level", (0.5,), {}, 0]]
 
 
 class _Bad(TinyReach):

@@ -16,8 +16,9 @@ FOREIGN = [name for name in names() if not name.startswith("robots/")]
 
 
 def _check(name):
-    problem = explain(name, STORED[name], digest(name))
-    assert problem is None, problem
+    if difference(STORED[name], digest(name, once=True)) is not None:
+        problem = explain(name, STORED[name], digest(name))
+        assert problem is None, problem
 
 
 def test_every_shipped_environment_has_a_digest():

@@ -50,7 +50,6 @@ def test_an_environment_of_gymnasium_is_inspected(tmp_path):
     ("words", "extra"),
     [
         (("train", "algo=ppo", "env=cartpole_bullet"), "bullet"),
-        (("train", "algo=ppo", "env=halfcheetah_bullet"), "bullet"),
         (("train", "algo=ppo", "env=panda_reach"), "panda"),
         (("inspect", "env=cartpole_bullet"), "bullet"),
     ],

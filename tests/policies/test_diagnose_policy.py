@@ -190,6 +190,7 @@ ALGORITHMS = [
     ("trpo", "tests/TinyImage-v0"), ("sac", "tests/TinyReach-v0"), ("td3", "tests/TinyReach-v0"),
     ("ddpg", "tests/TinyReach-v0"), ("tqc", "tests/TinyReach-v0"), ("her", "tests/TinyGoal-v0"),
     ("crossq", "tests/TinyReach-v0"), ("ars", "tests/TinyReach-v0"),
+    ("dqn", "tests/TinyReach-v0"), ("qrdqn", "tests/TinyReach-v0"),
 ]  # fmt: skip
 
 
@@ -197,7 +198,8 @@ ALGORITHMS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("algo", "env"), ALGORITHMS)
 def test_every_algorithm_is_diagnosed(tmp_path, answer, algo, env):
-    config = tiny_config(algo, env)
+    is_discrete = algo in ("dqn", "qrdqn")
+    config = tiny_config(algo, env, *["env.kwargs.discrete=true"] * is_discrete)
     path = str(train_run(tmp_path / "run", config)[0].path)
     code, text = answer("diagnose", path, "--trust", "--episodes", "2", "--json")
     assert code == 0, text
@@ -205,18 +207,9 @@ def test_every_algorithm_is_diagnosed(tmp_path, answer, algo, env):
     complete = [row for row in found if "residual" in row["data"]]
     assert complete
     assert complete[0]["data"]["residual"] < 0.2
+    if is_discrete:
+        assert "Q correlates" in text
+        assert "always 2 earns" in text
     if env == "tests/TinyImage-v0":
         words = ("--trust", "--episodes", "1", "--picture", "heat.png")
         assert answer("diagnose", path, *words)[0] == 0
-
-
-@pytest.mark.training
-@pytest.mark.slow
-@pytest.mark.parametrize("algo", ["dqn", "qrdqn"])
-def test_algorithms_of_discrete_actions_are_diagnosed(tmp_path, answer, algo):
-    config = tiny_config(algo, "tests/TinyReach-v0", "env.kwargs={discrete: true}")
-    path = str(train_run(tmp_path / "run", config)[0].path)
-    code, text = answer("diagnose", path, "--trust", "--episodes", "2")
-    assert code == 0, text
-    assert "Q correlates" in text
-    assert "always 2 earns" in text

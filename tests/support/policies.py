@@ -50,6 +50,7 @@ ATTENTION = ("network=attention", "network.features_extractor_kwargs.width=16", 
 DEEP_SETS = ("network=deep_sets", "network.features_extractor_kwargs.element_arch=[8, 6]", *MASKED)
 DISCRETE = ("dqn", "qrdqn", "maskable_ppo")
 SDE = ("algo.hyperparams.use_sde=true",)
+MINE = "support.user_policies"
 CNN = ("network.features_extractor_kwargs={features_dim: 6}",)
 COMBINED = ("network.features_extractor_kwargs={cnn_output_dim: 6}",)
 
@@ -112,6 +113,11 @@ VARIANTS = {
     "recurrent_ppo-discrete": ("recurrent_ppo", FLAT, CHOICE, True, ()),
     "ars-linear": ("ars", FLAT, ARM, True, ("network.policy=linear", "network.net_arch=null")),
     "ars-discrete": ("ars", FLAT, CHOICE, True, ()),
+    "own-ppo": ("ppo", FLAT, ARM, False, (f"network.policy={MINE}.Shifted",)),
+    "own-sac": ("sac", FLAT, ARM, False, (f"network.policy={MINE}.ShiftedSAC",)),
+    "own-td3": ("td3", FLAT, ARM, False, (f"network.policy={MINE}.ShiftedTD3",)),
+    "own-choices": ("ppo", FLAT, CHOICE, False, (f"network.policy={MINE}.Chooses",)),
+    "own-extractor": ("ppo", FLAT, ARM, True, (f"network.features_extractor={MINE}.Scaled",)),
     "ppo-tanh-parts": (
         "ppo", FLAT, ARM, True,
         ("network.net_arch={actor: [8], critic: [6, 6]}", "network.activation=gelu"),

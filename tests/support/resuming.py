@@ -18,37 +18,24 @@ class StopAfter(StopRequest):
         super().__init__()
         self._left = n_iterations
 
-    @property
-    def signal_number(self):
+    def look(self):
+        """Return the signal that asked to stop, at each look for one."""
         return 15 if self._left <= 0 else None
 
-    @signal_number.setter
-    def signal_number(self, number):
-        pass
-
-    @property
-    def checkpoint(self):
-        # Asked once an iteration.
+    def begin_iteration(self):
+        """Count; whether a checkpoint is asked for is looked at once an iteration."""
         self._left -= 1
-        return False
 
-    @checkpoint.setter
-    def checkpoint(self, wanted):
-        pass
+    signal_number = property(lambda self: self.look(), lambda self, number: None)
+    checkpoint = property(lambda self: self.begin_iteration(), lambda self, wanted: None)
 
 
 class KillAfter(StopAfter):
     """Ends a process at the beginning of the n-th iteration, with nothing saved there."""
 
-    @property
-    def signal_number(self):
+    def look(self):
         if self._left <= 0:
             raise KeyboardInterrupt
-        return None
-
-    @signal_number.setter
-    def signal_number(self, number):
-        pass
 
 
 def train_with_a_kill(path: Path, config: RunConfig, *n_iterations: int):

@@ -61,14 +61,14 @@ def make_config(*overrides: str) -> RunConfig:
 
 
 def tiny_config(algo: str = "ppo", env: str = "tests/TinyReach-v0", *overrides: str) -> RunConfig:
-    """Compose a configuration that trains in a moment; `env` is a Gymnasium id."""
-    small = SMALL.get(algo, OFF_POLICY)
+    """Compose a configuration that trains in a moment; `env` is a Gymnasium id.
+
+    Of overrides with the same key the last one counts, those of a test after the tiny ones.
+    """
     network = {"ars": ("network.policy=mlp",), "sbx_dqn": ("network.net_arch=[8,8]",)}
-    chosen = {override.partition("=")[0] for override in overrides}
-    # Each key once: what a test chooses replaces the tiny value.
-    usual = {o.partition("=")[0]: o for o in (*TINY, *small, *network.get(algo, ()))}
-    tiny = [override for key, override in usual.items() if key not in chosen]
-    return make_config(f"algo={algo}", f"env.id={env}", *tiny, *overrides)
+    usual = (*TINY, *SMALL.get(algo, OFF_POLICY), *network.get(algo, ()))
+    words = (f"algo={algo}", f"env.id={env}", *usual, *overrides)
+    return make_config(*{word.partition("=")[0]: word for word in words}.values())
 
 
 def start_run(path: Path, config: RunConfig) -> RunDir:
