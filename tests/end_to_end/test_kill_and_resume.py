@@ -62,15 +62,6 @@ def test_checkpoints_on_demand_by_verb_and_by_signal(start, call, tmp_path):
     assert "nothing is training there" in call(*PLUS, "checkpoint", "mine", code=2)
 
 
-def test_restart_keeps_the_old_run_aside(call, tmp_path):
-    call(*TRAIN, "run_dir=mine", "n_timesteps=200")
-    before = RunDir(tmp_path / "mine").evaluations_file.read_bytes()
-    call(*TRAIN, "run_dir=mine", "n_timesteps=200", "seed=5", "restart=true")
-    (aside,) = tmp_path.glob("mine-before-*")
-    assert RunDir(aside).evaluations_file.read_bytes() == before
-    assert RunDir(tmp_path / "mine").evaluations_file.read_bytes() != before
-
-
 def test_verify_resume_proves_an_exact_run(call):
     text = call(*PLUS, "verify-resume", *TRAIN[4:], "--kills", "4", "--steps", "800")
     assert text.rstrip().endswith("identical")

@@ -23,7 +23,7 @@ from rlzoo_plus.fast.handwritten.products import Single
 
 MOST_RELATIVE_ERROR = 1e-9
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.SiLU, nn.GELU, nn.Sigmoid, nn.Mish]
-N_DRAWS = 40
+N_DRAWS = 12
 
 
 class Nowhere(gym.Env):

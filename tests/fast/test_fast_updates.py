@@ -49,7 +49,6 @@ def train(algorithm, env, arguments, steps, updates):
     agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     agent.recorded = updates
     agent.learn(steps)
-    venv.close()
     return agent
 
 

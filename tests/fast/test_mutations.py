@@ -273,7 +273,6 @@ def trained(algorithm, seed, *, recorded):
     finally:
         for each in reversed(undo):
             each()
-        venv.close()
     return left_behind(agent, error), (*done, at, is_normalized, arguments.get("use_sde"), error)
 
 

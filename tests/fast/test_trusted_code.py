@@ -103,7 +103,6 @@ def test_a_run_is_undisturbed(tmp_path):
     agent = make_agent(config, venv, 1)
     seen = []
     agent.learn(32, Asks(seen))
-    venv.close()
     assert all(seen)
 
 

@@ -132,13 +132,8 @@ def test_an_endless_evaluation_does_not_hold_up_a_run_that_is_to_stop(tmp_path, 
     config = tiny_config("ppo", "tests/TinyEndless-v0", *SHORT[:2], *changes)
 
     class StopOnceBegun(StopAfter):
-        @property
-        def signal_number(self):
+        def look(self):
             return 15 if processes and processes[0]._request is not None else None
-
-        @signal_number.setter
-        def signal_number(self, number):
-            pass
 
     run_dir, stopped = train_run(tmp_path / "run", config, StopOnceBegun(0))
     assert stopped.state == "interrupted"
@@ -152,16 +147,10 @@ def test_the_training_evaluates_by_itself_if_the_process_dies(tmp_path, processe
     plain, _ = train_run(tmp_path / "in_line", in_line(config))
 
     class Killing(StopAfter):
-        @property
-        def signal_number(self):
+        def look(self):
             if self._left == 4:
                 processes[0]._process.kill()
                 processes[0]._process.join()
-            return None
-
-        @signal_number.setter
-        def signal_number(self, number):
-            pass
 
     run_dir, _ = train_run(tmp_path / "beside", config, Killing(8))
     assert "this one evaluates now" in caplog.text
@@ -182,11 +171,8 @@ def test_the_training_evaluates_by_itself_if_the_process_dies(tmp_path, processe
     ],
 )
 def test_where_it_is_not_certain_to_be_the_same_the_run_evaluates_by_itself(overrides, told):
-    chosen = {word.partition("=")[0] for word in overrides}
-    words = [word for word in SHORT if word.partition("=")[0] not in chosen]
-    reason = background_eval_blocker(
-        tiny_config("ppo", "CartPole-v1", *words, *overrides), 1, decides=False
-    )
+    config = config_of("ppo", "CartPole-v1", *overrides)
+    reason = background_eval_blocker(config, 1, decides=False)
     assert told in reason
     assert bool(reason) == bool(told)
 

@@ -214,18 +214,13 @@ def test_what_is_saved_whole_and_what_is_a_setting_is_not_told():
 @pytest.fixture
 def ours(tmp_path):
     """Return a function that makes the callbacks of a run, as lists."""
-    made = []
 
     def make():
         config = tiny_config("ppo", "tests/TinyReach-v0", "eval.every_steps=32")
-        venv = make_eval_env(config.env, 1)
-        made.append(venv)
         run = start_run(tmp_path / "run", config)
-        return make_callbacks(config, run, venv, StopRequest(), None)
+        return make_callbacks(config, run, make_eval_env(config.env, 1), StopRequest(), None)
 
-    yield make
-    for venv in made:
-        venv.close()
+    return make
 
 
 def test_our_callbacks_have_nothing_to_tell(ours):

@@ -21,9 +21,7 @@ SHORT = ("n_timesteps=192", "eval.every_steps=64", "log.tensorboard=true")
 
 
 def _config(algo="ppo", *overrides):
-    chosen = {override.partition("=")[0] for override in overrides}
-    short = [override for override in SHORT if override.partition("=")[0] not in chosen]
-    return tiny_config(algo, REACH, *short, *overrides)
+    return tiny_config(algo, REACH, *SHORT, *overrides)
 
 
 def _stopped(path, config, iterations=3):
@@ -37,13 +35,9 @@ def _stopped(path, config, iterations=3):
     ("algo", "override", "reason"),
     [
         ("ppo", "algo.hyperparams.gamma=0.5", "algo.hyperparams.gamma was 0.99, is 0.5"),
-        ("ppo", "algo.hyperparams.learning_rate=lin_1e-2", "is lin_1e-2"),
         ("ppo", "algo.hyperparams.max_grad_norm=inf", "is inf"),
-        ("ppo", "network.activation=elu", "network.activation was "),
         ("ppo", "env.kwargs.discrete=false", "env.kwargs.discrete was not set, is False"),
-        ("ppo", "env.time_limit=7", "env.time_limit was None, is 7"),
         ("ppo", "stop.reward_threshold=1e9", "stop.reward_threshold was None"),
-        ("sac", "algo.hyperparams.tau=0.5", "algo.hyperparams.tau was 0.005, is 0.5"),
         ("sac", "algo.hyperparams.train_freq=8", "algo.hyperparams.train_freq was 4, is 8"),
     ],
 )
@@ -62,20 +56,10 @@ def test_an_edited_hyperparameter_is_in_force_after_the_resume(tmp_path):
     assert run_dir.checkpoints().load_newest().state["agent"]["attributes"]["gamma"] == 0.5
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "checkpoint.every_steps=64",
-        "log.level=debug",
-        "report.video=false",
-        "export.sb3_zip=true",
-        "run_dir=elsewhere",
-        "vec_env=dummy",
-    ],
-)
-def test_what_decides_nothing_may_change_and_the_run_stays_exact(tmp_path, override):
+def test_what_decides_nothing_may_change_and_the_run_stays_exact(tmp_path):
     run_dir = _stopped(tmp_path / "run", _config())
-    result = ExpManager(_config("ppo", override), run_dir).train()
+    changed = ("checkpoint.every_steps=64", "export.sb3_zip=true", "run_dir=x", "vec_env=dummy")
+    result = ExpManager(_config("ppo", *changed), run_dir).train()
     assert result.exact, result.inexact_because
 
 
@@ -240,14 +224,9 @@ def test_code_that_is_edited_while_it_trains_counts_as_it_was_imported(tmp_path,
     class EditLate(StopAfter):
         """The user saves the file while the run, which goes on with the old code, is training."""
 
-        @property
-        def checkpoint(self):
+        def begin_iteration(self):
             (folder / f"{name}_weights.py").write_text("WEIGHT = 3.0")
-            return StopAfter.checkpoint.fget(self)
-
-        @checkpoint.setter
-        def checkpoint(self, wanted):
-            pass
+            super().begin_iteration()
 
     run_dir = start_run(tmp_path / "run", _of_mine(name))
     ExpManager(_of_mine(name), run_dir, EditLate(3)).train()

@@ -23,6 +23,12 @@ def metric(run_dir, step, value, key="train/loss", ts=0.0):
     append_records(run_dir.metrics_file, [record])
 
 
+def metrics(run_dir, *steps):
+    """Record a tenth of each step."""
+    for step in steps:
+        metric(run_dir, step, step / 10)
+
+
 def stop(run_dir, sizes, step):
     """Go on from a checkpoint: keep the rows behind it, then cut them off."""
     rows = CutRows.keep(run_dir, sizes, step)
@@ -31,25 +37,24 @@ def stop(run_dir, sizes, step):
 
 
 def test_rows_that_come_again_have_no_difference_and_leave_nothing(run_dir):
-    metric(run_dir, 1, 0.1)
+    metrics(run_dir, 1)
     sizes = log_sizes(run_dir)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     rows = stop(run_dir, sizes, 1)
     assert run_dir.cut_rows_file.is_file()
     metric(run_dir, 2, 0.2, ts=7.0)
     assert rows.compare() is None
     assert not run_dir.cut_rows_file.exists()
-    metric(run_dir, 3, 0.3)
+    metrics(run_dir, 3)
     assert rows.compare(is_over=True) is None
 
 
 def test_the_first_row_that_differs_is_named(run_dir):
-    metric(run_dir, 1, 0.1)
+    metrics(run_dir, 1)
     sizes = log_sizes(run_dir)
-    for step in (2, 3, 4):
-        metric(run_dir, step, step / 10)
+    metrics(run_dir, 2, 3, 4)
     rows = stop(run_dir, sizes, 1)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     assert rows.compare() is None
     metric(run_dir, 3, 0.25)
     metric(run_dir, 4, 0.25)
@@ -99,46 +104,43 @@ def test_a_row_of_a_monitor_that_differs_is_named(run_dir):
 
 
 def test_a_second_stop_before_all_came_again_keeps_the_rows_of_the_first(run_dir):
-    metric(run_dir, 1, 0.1)
+    metrics(run_dir, 1)
     sizes = log_sizes(run_dir)
-    for step in (2, 3, 4):
-        metric(run_dir, step, step / 10)
+    metrics(run_dir, 2, 3, 4)
     stop(run_dir, sizes, 1)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     rows = stop(run_dir, sizes, 1)
     assert rows.difference is None
-    for step in (2, 3):
-        metric(run_dir, step, step / 10)
+    metrics(run_dir, 2, 3)
     assert rows.compare() is None
     metric(run_dir, 4, 0.5)
     assert "at step 4 was 0.4, is 0.5" in rows.compare()
 
 
 def test_a_second_stop_from_a_newer_checkpoint_keeps_what_is_still_to_come(run_dir):
-    metric(run_dir, 1, 0.1)
+    metrics(run_dir, 1)
     sizes = log_sizes(run_dir)
-    for step in (2, 3, 4):
-        metric(run_dir, step, step / 10)
+    metrics(run_dir, 2, 3, 4)
     stop(run_dir, sizes, 1)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     newer = log_sizes(run_dir)
-    metric(run_dir, 3, 0.3)
+    metrics(run_dir, 3)
     rows = stop(run_dir, newer, 2)
     assert (rows.difference, rows.since) == (None, 1)
-    metric(run_dir, 3, 0.3)
+    metrics(run_dir, 3)
     metric(run_dir, 4, 0.0)
     assert "at step 4 was 0.4, is 0.0" in rows.compare()
 
 
 def test_a_second_stop_from_an_older_checkpoint_keeps_all_behind_it(run_dir):
-    metric(run_dir, 1, 0.1)
+    metrics(run_dir, 1)
     older = log_sizes(run_dir)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     sizes = log_sizes(run_dir)
-    metric(run_dir, 3, 0.3)
+    metrics(run_dir, 3)
     stop(run_dir, sizes, 2)
     rows = stop(run_dir, older, 1)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     assert rows.compare() is None
     metric(run_dir, 3, 0.1)
     assert "at step 3 was 0.3, is 0.1" in rows.compare()
@@ -146,7 +148,7 @@ def test_a_second_stop_from_an_older_checkpoint_keeps_all_behind_it(run_dir):
 
 def test_a_difference_before_a_second_stop_is_not_forgotten(run_dir):
     sizes = log_sizes(run_dir)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     stop(run_dir, sizes, 1)
     metric(run_dir, 2, 0.9)
     rows = stop(run_dir, sizes, 1)
@@ -156,7 +158,7 @@ def test_a_difference_before_a_second_stop_is_not_forgotten(run_dir):
 
 def test_a_row_that_does_not_come_again_differs_when_the_run_is_over(run_dir):
     sizes = log_sizes(run_dir)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     rows = stop(run_dir, sizes, 1)
     assert rows.compare() is None
     assert rows.compare(is_over=True).startswith("metrics.jsonl: a row is missing now: ")
@@ -164,11 +166,11 @@ def test_a_row_that_does_not_come_again_differs_when_the_run_is_over(run_dir):
 
 def test_a_torn_last_line_is_none(run_dir):
     sizes = log_sizes(run_dir)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     with run_dir.metrics_file.open("a") as file:
         file.write('{"ts": 1.0, "st')
     rows = stop(run_dir, sizes, 1)
-    metric(run_dir, 2, 0.2)
+    metrics(run_dir, 2)
     assert rows.compare(is_over=True) is None
 
 
@@ -183,7 +185,7 @@ def test_a_torn_last_line_is_none(run_dir):
     ],
 )
 def test_a_damaged_file_is_as_none(run_dir, content, caplog):
-    metric(run_dir, 1, 0.1)
+    metrics(run_dir, 1)
     run_dir.cut_rows_file.write_text(content)
     rows = stop(run_dir, log_sizes(run_dir), 1)
     assert rows.compare(is_over=True) is None

@@ -13,111 +13,114 @@ from rlzoo_plus.artifacts.checkpoint import SCHEMA_VERSION
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.doctor.digests import run_digests
+from rlzoo_plus.envs.batching import ENOUGH
 from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 REACH = "tests/TinyReach-v0"
 SHORT = ("n_timesteps=192", "eval.every_steps=64", "log.tensorboard=true")
 EXTRACTOR = "network.features_extractor_kwargs"
+MINE = "support.user_policies"
 TWO_ENVS = ("n_envs=2", "n_timesteps=384", "eval.every_steps=128")
 
 
 def _config(algo, env=REACH, *overrides):
-    chosen = {override.partition("=")[0] for override in overrides}
-    short = [override for override in SHORT if override.partition("=")[0] not in chosen]
-    return tiny_config(algo, env, *short, *overrides)
+    return tiny_config(algo, env, *SHORT, *overrides)
 
 
-@pytest.mark.parametrize(
-    "algo", ["ppo", "a2c", "trpo", "recurrent_ppo", "sac", "td3", "ddpg", "tqc", "crossq"]
+HYPER = "algo.hyperparams"
+MASKS = f"{EXTRACTOR}.masks={{obstacles: there}}"
+WALKER = ("HopperBulletEnv-v0", "env.packages=[pybullet_envs_gymnasium]", "env.warmup_resets=1")
+BATCHED = (
+    *("robots/CartPoleBalance-v0", "env.packages=[]", f"n_envs={ENOUGH}", "vec_env=batched"),
+    *("n_timesteps=1280", "eval.every_steps=512"),
 )
-def test_continuous_algorithms_with_normalisation_and_two_environments(tmp_path, algo):
-    iterations = 7 if algo in ("sac", "td3", "ddpg", "tqc", "crossq") else 2
-    assert_same_in_pieces(tmp_path, _config(algo, REACH, "normalize=true", *TWO_ENVS), iterations)
-
-
-@pytest.mark.parametrize("algo", ["dqn", "qrdqn"])
-def test_discrete_algorithms(tmp_path, algo):
-    assert_same_in_pieces(tmp_path, _config(algo, REACH, "env.kwargs.discrete=true"), 9)
-
-
-def test_masked_actions(tmp_path):
-    assert_same_in_pieces(tmp_path, _config("maskable_ppo", "tests/TinyMasked-v0"))
-
-
-def test_random_search(tmp_path):
-    config = _config("ars", REACH, "n_timesteps=256", "normalize={reward: false}")
-    assert_same_in_pieces(tmp_path, config)
-
-
-def test_hindsight_replay(tmp_path):
-    config = _config("her", "tests/TinyGoal-v0", "n_envs=2", "algo.hyperparams.buffer_size=100")
-    assert_same_in_pieces(tmp_path, config, 9)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("algo.hyperparams.use_sde=true", "algo.hyperparams.sde_sample_freq=3"),
-        ("algo.hyperparams.n_steps=3",),
-        ("algo.hyperparams.buffer_size=50",),
-        (
-            "algo.hyperparams.optimize_memory_usage=true",
-            "algo.hyperparams.replay_buffer_kwargs={handle_timeout_termination: false}",
-            "algo.hyperparams.buffer_size=50",
-        ),
-        ("algo.action_noise={type: ou, std: 0.3}", "n_envs=2"),
-        ("algo.hyperparams.train_freq=[1,episode]",),
-        ("env.frame_stack=3", "normalize=true"),
-        ("algo.hyperparams.learning_rate=lin_1e-3",),
-        ("algo.hyperparams.ent_coef=0.1", "network.net_arch={actor: [8], critic: [4]}"),
-    ],
-    ids=lambda overrides: overrides[0].split("=")[0].split(".")[-1],
+THRIFTY = (
+    f"{HYPER}.optimize_memory_usage=true",
+    f"{HYPER}.replay_buffer_kwargs={{handle_timeout_termination: false}}",
+    f"{HYPER}.buffer_size=50",
 )
-def test_features_of_off_policy_algorithms(tmp_path, overrides):
-    assert_same_in_pieces(tmp_path, _config("sac", REACH, *overrides), 7)
+# Algorithm, environment and settings; on-policy first.
+ON_POLICY = {
+    **{
+        algo: (algo, REACH, "normalize=true", *TWO_ENVS)
+        for algo in ("ppo", "a2c", "trpo", "recurrent_ppo")
+    },
+    "masked": ("maskable_ppo", "tests/TinyMasked-v0"),
+    "random search": ("ars", REACH, "n_timesteps=256", "normalize={reward: false}"),
+    "gsde": ("ppo", REACH, f"{HYPER}.use_sde=true", f"{HYPER}.sde_sample_freq=4"),
+    "schedules": ("ppo", REACH, f"{HYPER}.clip_range=lin_0.2", f"{HYPER}.learning_rate=cos_1e-3"),
+    "log interval": ("ppo", REACH, "log.interval=2"),
+    "stochastic": ("ppo", REACH, "eval.deterministic=false"),
+    "stacked": ("ppo", REACH, "env.frame_stack=2"),
+    "attention": ("ppo", "tests/TinyCrowd-v0", "network=attention", "normalize=true", MASKS),
+    "attention, frames": ("ppo", REACH, "network=attention", "env.frame_stack=3"),
+    "dropout": ("ppo", REACH, "network=attention", f"{EXTRACTOR}.dropout=0.2"),
+    "sets": ("recurrent_ppo", "tests/TinyCrowd-v0", "network=deep_sets", "normalize=true", MASKS),
+    **{
+        kind: ("ppo", f"tests/Tiny{kind}-v0", "n_timesteps=96")
+        for kind in ("Image", "Dict", "Memory")
+    },
+    "robot": ("ppo", "robots/CartPoleBalance-v0", "env.packages=[]"),
+    "robots in a batch": ("ppo", *BATCHED),
+    "frozen": ("ppo", REACH, "freeze=[policy_net]", "normalize=true"),
+    "own policy": ("ppo", REACH, f"network.policy={MINE}.Shifted"),
+    "own extractor": ("ppo", REACH, f"network.features_extractor={MINE}.Scaled"),
+    "classic": ("ppo", "Pendulum-v1", "env.packages=[]"),
+    "walker": ("ppo", *WALKER, "normalize=true", *TWO_ENVS),
+}
+OFF_POLICY = {
+    **{
+        algo: (algo, REACH, "normalize=true", *TWO_ENVS)
+        for algo in ("sac", "td3", "ddpg", "tqc", "crossq")
+    },
+    "dqn": ("dqn", REACH, "env.kwargs.discrete=true"),
+    "qrdqn": ("qrdqn", REACH, "env.kwargs.discrete=true"),
+    "hindsight": ("her", "tests/TinyGoal-v0", "n_envs=2", f"{HYPER}.buffer_size=100"),
+    "gsde": ("sac", REACH, f"{HYPER}.use_sde=true", f"{HYPER}.sde_sample_freq=3"),
+    "n steps": ("sac", REACH, f"{HYPER}.n_steps=3"),
+    "full buffer": ("sac", REACH, f"{HYPER}.buffer_size=50"),
+    "thrifty buffer": ("sac", REACH, *THRIFTY),
+    "noise": ("sac", REACH, "algo.action_noise={type: ou, std: 0.3}", "n_envs=2"),
+    "by episode": ("sac", REACH, f"{HYPER}.train_freq=[1,episode]"),
+    "stacked": ("sac", REACH, "env.frame_stack=3", "normalize=true"),
+    "schedule": ("sac", REACH, f"{HYPER}.learning_rate=lin_1e-3"),
+    "parts": ("sac", REACH, f"{HYPER}.ent_coef=0.1", "network.net_arch={actor: [8], critic: [4]}"),
+    "attention": ("sac", "tests/TinyCrowd-v0", "network=attention", MASKS),
+    "sets": ("td3", "tests/TinyCrowd-v0", "network=deep_sets", "n_envs=2", MASKS),
+    "pictures": ("sac", "tests/TinyImage-v0", "n_timesteps=64", "env.frame_stack=2"),
+    "robot": ("sac", "robots/CartPoleBalance-v0", "env.packages=[]"),
+    "robots in a batch": ("sac", *BATCHED, "n_timesteps=320", "eval.every_steps=128"),
+    "frozen": ("sac", REACH, "freeze=[critic.qf0]", "normalize=true"),
+    "own policy": ("sac", REACH, f"network.policy={MINE}.ShiftedSAC"),
+    "classic": ("sac", "Pendulum-v1", "env.packages=[]"),
+}
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("algo.hyperparams.use_sde=true", "algo.hyperparams.sde_sample_freq=4"),
-        ("algo.hyperparams.clip_range=lin_0.2", "algo.hyperparams.learning_rate=cos_1e-3"),
-        ("log.interval=2",),
-        ("eval.deterministic=false",),
-        ("env.frame_stack=2",),
-    ],
-    ids=lambda overrides: overrides[0].split("=")[0].split(".")[-1],
-)
-def test_features_of_on_policy_algorithms(tmp_path, overrides):
-    assert_same_in_pieces(tmp_path, _config("ppo", REACH, *overrides))
+@pytest.mark.parametrize("name", ON_POLICY)
+def test_an_on_policy_run_in_pieces_is_the_run_as_a_whole(tmp_path, name):
+    iterations = 2 if name in ("Image", "Dict", "Memory") else 3
+    assert_same_in_pieces(tmp_path, _config(*ON_POLICY[name]), iterations)
 
 
-@pytest.mark.parametrize(
-    ("algo", "env", "overrides"),
-    [
-        ("ppo", "TinyCrowd", ("network=attention", "normalize=true")),
-        ("ppo", "TinyReach", ("network=attention", "env.frame_stack=3")),
-        ("sac", "TinyCrowd", ("network=attention",)),
-        (
-            "ppo",
-            "TinyReach",
-            ("network=attention", f"{EXTRACTOR}.dropout=0.2"),
-        ),
-        ("recurrent_ppo", "TinyCrowd", ("network=deep_sets", "normalize=true")),
-        ("td3", "TinyCrowd", ("network=deep_sets", "n_envs=2")),
-    ],
-)
-def test_features_extractors_for_parts_and_sets(tmp_path, algo, env, overrides):
-    masks = (EXTRACTOR + ".masks={obstacles: there}",)
-    more = masks if env == "TinyCrowd" else ()
-    config = _config(algo, f"tests/{env}-v0", *overrides, *more)
-    assert_same_in_pieces(tmp_path, config, 2 if "ppo" in algo else 7)
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_an_off_policy_run_in_pieces_is_the_run_as_a_whole(tmp_path, name):
+    iterations = {"pictures": 5, "robots in a batch": 3}.get(name, 9)
+    assert_same_in_pieces(tmp_path, _config(*OFF_POLICY[name]), iterations)
 
 
-@pytest.mark.parametrize("env", ["TinyImage", "TinyDict", "TinyMemory"])
-def test_observations_of_every_kind(tmp_path, env):
-    assert_same_in_pieces(tmp_path, _config("ppo", f"tests/{env}-v0", "n_timesteps=96"))
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "iterations"), [("ppo", 2), ("sac", 16)])
+def test_environments_in_processes_of_their_own(tmp_path, algo, iterations):
+    config = _config(algo, REACH, "vec_env=subproc", "normalize=true", *TWO_ENVS)
+    assert_same_in_pieces(tmp_path, config, iterations)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("algo", ["ppo", "sac"])
+def test_on_a_gpu(tmp_path, algo):
+    config = _config(algo, REACH, "device=cuda", "normalize=true", *TWO_ENVS)
+    assert_same_in_pieces(tmp_path, config, 9 if algo == "sac" else 2)
 
 
 def test_pictures_keep_their_order_in_memory(tmp_path):
@@ -127,46 +130,6 @@ def test_pictures_keep_their_order_in_memory(tmp_path):
     ExpManager(config, run_dir, StopAfter(8)).train()
     agent = run_dir.checkpoints().load_newest().state["agent"]
     assert agent["layouts"]["_last_obs"] == [0, 2, 3, 1]
-
-
-def test_a_replay_buffer_of_images(tmp_path):
-    config = _config("sac", "tests/TinyImage-v0", "n_timesteps=64", "env.frame_stack=2")
-    assert_same_in_pieces(tmp_path, config, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_environments_in_processes_of_their_own(tmp_path, algo):
-    config = _config(algo, REACH, "vec_env=subproc", "normalize=true", *TWO_ENVS)
-    assert_same_in_pieces(tmp_path, config, 16 if algo == "sac" else 2)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_on_a_gpu(tmp_path, algo):
-    config = _config(algo, REACH, "device=cuda", "normalize=true", *TWO_ENVS)
-    assert_same_in_pieces(tmp_path, config, 7 if algo == "sac" else 2)
-
-
-@pytest.mark.parametrize("env", ["robots/CartPoleBalance-v0", "Pendulum-v1"])
-@pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_robots_of_ours_and_classic_ones(tmp_path, env, algo):
-    packages = "env.packages=[]"
-    assert_same_in_pieces(tmp_path, _config(algo, env, packages), 7 if algo == "sac" else 2)
-
-
-def test_third_party_robots(tmp_path):
-    config = _config(
-        "ppo",
-        "HopperBulletEnv-v0",
-        "env.packages=[pybullet_envs_gymnasium]",
-        "env.warmup_resets=1",
-        "normalize=true",
-        "n_envs=2",
-        "n_timesteps=384",
-        "eval.every_steps=128",
-    )
-    assert_same_in_pieces(tmp_path, config)
 
 
 @pytest.mark.parametrize("algo", ["ppo", "sac"])

@@ -1,7 +1,6 @@
 """A whole run in this process: what it leaves, and that it can be repeated exactly."""
 
 import json
-import signal
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,8 +13,8 @@ from rlzoo_plus.agents.policy import load_policy, load_run_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.envs.plain_state import to_plain
 from rlzoo_plus.envs.seeding import evaluation_seeds
-from rlzoo_plus.training.callbacks import StopRequest
 from rlzoo_plus.training.evaluation import evaluate
 
 pytestmark = pytest.mark.training
@@ -94,10 +93,9 @@ def test_every_checkpoint_acts_with_the_statistics_of_its_moment(tmp_path):
         assert policy.step == step
         seen = evaluate(policy, venv, evaluation_seeds(config.eval.episodes))
         assert seen.mean_return == recorded[step]
-    venv.close()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "sac", "ars", "recurrent_ppo", "crossq", "td3"])
+@pytest.mark.parametrize("algo", ["ppo", "sac", "ars", "recurrent_ppo"])
 def test_two_runs_with_the_same_seed_are_identical(tmp_path, algo):
     overrides = ("normalize=true", "eval.every_steps=32", "n_timesteps=96", "n_envs=2")
     if algo in ("ppo", "recurrent_ppo"):
@@ -110,33 +108,19 @@ def test_two_runs_with_the_same_seed_are_identical(tmp_path, algo):
     assert run_digests(runs[0]) == run_digests(runs[1])
 
 
-def test_runs_on_an_environment_with_unpredictable_resets_are_identical_too(tmp_path):
-    overrides = ("env.kwargs.restless=true", "env.wrappers=[reproducible_resets]", "n_envs=2")
-    runs = [_train(tmp_path / str(k), "sac", *overrides)[0] for k in range(2)]
-    assert_same_tree(*(bundle_weights(run.final) for run in runs))
-
-
-@pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_another_seed_gives_another_run(tmp_path, algo):
-    first, _ = _train(tmp_path / "a", algo, "seed=1")
-    second, _ = _train(tmp_path / "b", algo, "seed=2")
+def test_another_seed_gives_another_run(tmp_path):
+    first, _ = _train(tmp_path / "a", "ppo", "seed=1")
+    second, _ = _train(tmp_path / "b", "ppo", "seed=2")
     assert first.evaluations_file.read_bytes() != second.evaluations_file.read_bytes()
 
 
 @pytest.mark.parametrize("algo", ["ppo", "sac", "recurrent_ppo", "ars"])
-@pytest.mark.parametrize("deterministic", ["true", "false"])
-def test_evaluating_more_often_does_not_change_what_is_learned(tmp_path, algo, deterministic):
-    common = ("n_timesteps=96", "normalize=true", f"eval.deterministic={deterministic}")
+def test_evaluating_more_often_does_not_change_what_is_learned(tmp_path, algo):
+    common = ("n_timesteps=96", "normalize=true", "eval.deterministic=false")
     rare, _ = _train(tmp_path / "rare", algo, *common, "eval.every_steps=null")
     often, _ = _train(
         tmp_path / "often", algo, *common, "eval.every_steps=32", "eval.at_start=true"
     )
-    assert_same_tree(bundle_weights(rare.final), bundle_weights(often.final))
-
-
-def test_saving_checkpoints_does_not_change_what_is_learned(tmp_path):
-    rare, _ = _train(tmp_path / "rare", "sac", "checkpoint.every_minutes=null")
-    often, _ = _train(tmp_path / "often", "sac", "checkpoint.every_steps=4")
     assert_same_tree(bundle_weights(rare.final), bundle_weights(often.final))
 
 
@@ -149,41 +133,11 @@ def test_a_failing_run_says_why(tmp_path):
     assert not (tmp_path / "result.json").exists()
 
 
-def test_an_interrupted_run_leaves_a_checkpoint_that_loads(tmp_path, monkeypatch):
-    stop = StopRequest()
-
-    def interrupt(_self, _key, _steps=[]):  # noqa: B006
-        _steps.append(1)
-        stop.signal_number = signal.SIGTERM if len(_steps) > 40 else None
-        return True
-
-    monkeypatch.setattr(
-        "rlzoo_plus.training.callbacks.base.RunCallback._on_step", lambda s: interrupt(s, 0)
-    )
-    run_dir, result = _train(tmp_path, "ppo", "n_timesteps=640", "normalize=true", stop=stop)
-    assert result.state == "interrupted"
-    assert not run_dir.result_file.exists()
-    step = run_dir.checkpoints().steps()[-1]
-    assert step == result.num_timesteps < 640
-    policy = load_run_policy(run_dir, str(step))
-    assert policy.predict(np.zeros((1, 3), np.float32))[0].shape == (1, 1)
-
-
-@pytest.mark.parametrize(("algo", "name"), [("ppo", "PPO"), ("sac", "SAC"), ("dqn", "DQN")])
-def test_the_exported_zip_loads_with_plain_stable_baselines3(tmp_path, algo, name):
-    discrete = ("env.kwargs.discrete=true",) if algo == "dqn" else ()
-    overrides = ("export.sb3_zip=true", "algo.hyperparams.learning_rate=lin_1e-3", *discrete)
-    run_dir, _ = _train(tmp_path, algo, *overrides)
-    for which in ("best", "final"):
-        model = getattr(stable_baselines3, name).load(tmp_path / f"{which}_sb3" / "model.zip")
-        ours = load_policy(run_dir.path / which)
-        for observation in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
-            theirs, _ = model.predict(observation, deterministic=True)
-            np.testing.assert_array_equal(theirs, ours.predict(observation)[0])
-
-
-def test_the_exported_zip_comes_with_its_statistics(tmp_path):
+def test_best_and_final_are_exported_for_plain_stable_baselines3(tmp_path):
     run_dir, _ = _train(tmp_path, "ppo", "export.sb3_zip=true", "normalize=true")
+    for which in ("best", "final"):
+        model = stable_baselines3.PPO.load(tmp_path / f"{which}_sb3" / "model.zip")
+        assert_same_tree(to_plain(model.policy.state_dict()), bundle_weights(run_dir.path / which))
     assert (run_dir.path / "best_sb3" / "vecnormalize.pkl").is_file()
 
 

@@ -25,26 +25,16 @@ CASES = {
 }
 
 
-@pytest.fixture
-def agent_of():
-    """Return a function that makes an agent in the middle of its second episode."""
-    made = []
-
-    def make(case):
-        config = tiny_config(*CASES[case], "normalize=true", "n_envs=2")
-        venv = make_train_env(config, 3)
-        made.append(venv)
-        agent = make_agent(config, venv, 0)
-        agent.learn(22)
-        return agent
-
-    yield make
-    for venv in made:
-        venv.close()
+def agent_of(case):
+    """Return an agent in the middle of its second episode."""
+    config = tiny_config(*CASES[case], "normalize=true", "n_envs=2")
+    agent = make_agent(config, make_train_env(config, 3), 0)
+    agent.learn(22)
+    return agent
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_the_last_step_in_the_buffer_ends_its_episode(agent_of, case):
+def test_the_last_step_in_the_buffer_ends_its_episode(case):
     agent = agent_of(case)
     buffer = agent.replay_buffer
     last = (buffer.pos - 1) % buffer.buffer_size
@@ -57,7 +47,7 @@ def test_the_last_step_in_the_buffer_ends_its_episode(agent_of, case):
     assert buffer.timeouts[last].all() == buffer.handle_timeout_termination
 
 
-def test_the_end_of_an_episode_that_was_over_stays_what_it_was(agent_of):
+def test_the_end_of_an_episode_that_was_over_stays_what_it_was():
     agent = agent_of("plain")
     buffer = agent.replay_buffer
     buffer.dones[buffer.pos - 1], buffer.timeouts[buffer.pos - 1] = 1, 0
@@ -66,7 +56,7 @@ def test_the_end_of_an_episode_that_was_over_stays_what_it_was(agent_of):
 
 
 @pytest.mark.parametrize("case", ["plain", "hindsight"])
-def test_the_agent_sees_the_beginning_of_new_episodes(agent_of, case):
+def test_the_agent_sees_the_beginning_of_new_episodes(case):
     agent = agent_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

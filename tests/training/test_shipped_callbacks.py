@@ -26,7 +26,6 @@ def _train(path, algo, env, *overrides):
     [
         ("ppo", "tests/TinyReach-v0", "train/value"),
         ("sac", "tests/TinyReach-v0", "train/q"),
-        ("tqc", "tests/TinyReach-v0", "train/q"),
         ("dqn", "CartPole-v1", "train/q"),
         ("qrdqn", "CartPole-v1", "train/q"),
     ],

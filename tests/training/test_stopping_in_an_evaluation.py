@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from support.resuming import StopAfter
 from support.training import evaluations, start_run, tiny_config, train_run
 
 from rlzoo_plus.doctor.digests import run_digests
@@ -10,28 +11,22 @@ from rlzoo_plus.envs.episodes import EpisodeLimit, layers_of
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.runs.plan import plan_run
 from rlzoo_plus.training import evaluation
-from rlzoo_plus.training.callbacks import StopRequest, stopping
+from rlzoo_plus.training.callbacks import stopping
 from rlzoo_plus.training.callbacks.background_evaluator import make_evaluation_env
 from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 
 
-class StopAtQuestion(StopRequest):
+class StopAtQuestion(StopAfter):
     """Asks to stop when it was looked at so many times, which an evaluation does at each step."""
 
-    def __init__(self, n_questions):
-        super().__init__()
-        self._left = n_questions
+    def begin_iteration(self):
+        pass
 
-    @property
-    def signal_number(self):
+    def look(self):
         self._left -= 1
         return 15 if self._left < 0 else None
-
-    @signal_number.setter
-    def signal_number(self, number):
-        pass
 
 
 def _config(*overrides, env="tests/TinyReach-v0"):
@@ -132,7 +127,6 @@ def test_only_evaluations_that_may_not_end_are_cut(env, overrides, most):
     config = _config(*overrides, env=env)
     for venv, limit in ((make_evaluation_env(config), most), (make_train_env(config, 0), None)):
         found = [w._most for w in layers_of(venv.envs[0]) if isinstance(w, EpisodeLimit)]
-        venv.close()
         assert found == ([] if limit is None else [limit])
 
 

@@ -9,6 +9,12 @@ from rlzoo_plus.training.callbacks import check_user_callbacks
 CONFIG = ("algo=ppo", "env=pendulum", "tuned=none")
 
 
+@pytest.mark.parametrize("entry", ["support.user_callbacks.Typo", "no_such_module.Mine", "nodots"])
+def test_what_cannot_be_found_is_named(entry):
+    with pytest.raises(ConfigError, match=entry):
+        check_user_callbacks(make_config(*CONFIG, f"callbacks=[{entry}]"))
+
+
 @pytest.mark.parametrize(
     "entry", ["os.system", "{os.system: {command: 'touch /tmp/evil'}}", "{pathlib.Path: {}}"]
 )

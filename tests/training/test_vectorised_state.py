@@ -1,10 +1,8 @@
 """Vectorised environments, with every wrapper around them, go on from a state in fresh ones."""
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from support.tiny_envs import TinyReach
-from support.training import assert_same_tree, make_config, tiny_config
+from support.training import assert_same_tree, tiny_config
 
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.envs.factory import make_train_env
@@ -19,6 +17,7 @@ CASES = {
     "frames": ("tests/TinyReach-v0", "normalize=true", "env.frame_stack=3"),
     "pictures": ("tests/TinyImage-v0", "normalize=null"),
     "frames of pictures": ("tests/TinyImage-v0", "normalize=true", "env.frame_stack=3"),
+    "frames of a dictionary": ("tests/TinyRgbd-v0", "normalize=null", "env.frame_stack=3"),
     "endless": ("tests/TinyEndless-v0", "normalize=true"),
 }
 
@@ -70,48 +69,11 @@ def test_environments_that_were_never_reset_go_on_too():
     assert_same_tree(play(fresh, 20, seed=2), play(venv, 20, seed=2))
 
 
-def test_a_stack_of_frames_of_a_dictionary_goes_on(monkeypatch):
-    class Pair(TinyReach):
-        def __init__(self):
-            super().__init__()
-            self.observation_space = gym.spaces.Dict(
-                point=gym.spaces.Box(-np.inf, np.inf, (2,), np.float32),
-                picture=gym.spaces.Box(0, 255, (36, 36, 3), np.uint8),
-            )
-
-        def _observe(self):
-            point, goal, steps = super()._observe()
-            picture = np.full((36, 36, 3), 10 + int(steps), np.uint8)
-            return {"point": np.array([point, goal], np.float32), "picture": picture}
-
-    monkeypatch.setitem(
-        gym.registry, "tests/Pair-v0", gym.envs.registration.EnvSpec("tests/Pair-v0", Pair)
-    )
-    case = ("tests/Pair-v0", "normalize=true", "env.frame_stack=3")
-    venv = underway(*case)
-    fresh = in_a_fresh_one(capture_envs(venv), *case)
-    assert_same_tree(play(fresh, 20, seed=2), play(venv, 20, seed=2))
-
-
 def test_environments_in_processes_of_their_own_go_on_as_well():
     case = ("tests/TinyReach-v0", "normalize=true", "vec_env=subproc")
     venv = underway(*case, n_envs=2)
     fresh = in_a_fresh_one(capture_envs(venv), *case, n_envs=2)
-    try:
-        assert_same_tree(play(fresh, 20, seed=2), play(venv, 20, seed=2))
-    finally:
-        venv.close()
-        fresh.close()
-
-
-def test_a_robot_goes_on():
-    config = make_config("env=cartpole_bullet", "n_envs=2", "normalize=true")
-    venv, fresh = make_train_env(config, 5), make_train_env(config, 5)
-    venv.reset()
-    fresh.reset()
-    play(venv, 30, seed=1)
-    assert restore_envs(fresh, unpack(pack(capture_envs(venv)))) == []
-    assert_same_tree(play(fresh, 60, seed=2), play(venv, 60, seed=2))
+    assert_same_tree(play(fresh, 20, seed=2), play(venv, 20, seed=2))
     venv.close()
     fresh.close()
 

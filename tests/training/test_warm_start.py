@@ -260,8 +260,6 @@ def test_partial_takes_what_fits_and_says_what_it_left(tmp_path, sources, caplog
     ("before", "after", "overrides", "shared"),
     [
         ("td3", "ddpg", ("init.partial=true",), "actor.mu.0.weight"),
-        ("ddpg", "td3", ("init.partial=true",), "critic.qf0.0.weight"),
-        ("a2c", "ppo", (), "action_net.weight"),
         ("ppo", "trpo", (), "value_net.weight"),
         ("recurrent_ppo", "ppo", ("init.partial=true",), "action_net.weight"),
     ],

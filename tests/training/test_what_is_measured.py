@@ -48,9 +48,7 @@ def test_ends_are_shares_of_all_episodes_and_other_means_are_over_those_that_tel
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(
-    "how", [("n_envs=8", "vec_env=batched"), ("n_envs=2", "vec_env=dummy"), ("n_envs=1",)]
-)
+@pytest.mark.parametrize("how", [("n_envs=8", "vec_env=batched"), ("n_envs=2", "vec_env=dummy")])
 def test_terms_ends_and_violations_of_a_robot_are_recorded_in_training_and_evaluation(
     tmp_path, how
 ):
