@@ -1,7 +1,5 @@
 """What moto lacks of EC2 Fleets: ModifyFleet, and rights on them."""
 
-import json
-
 
 def with_modify_fleet(monkeypatch):
     """Let moto's EC2 answer ModifyFleet as AWS does for a fleet of type `maintain`."""
@@ -53,24 +51,3 @@ def start_fleet(project, sweep, launch, target, *, slots=1, spot=True):
             }
         ],
     )["FleetId"]
-
-
-def let_moto_check(role):
-    """Rewrite the policies of a role that are about fleets as moto can check them.
-
-    moto knows no tags of fleets, so that conditions on them fail, and where one fleet is changed it
-    asks for the right to change all. The other policies stay.
-    """
-    from rlzoo_plus.cloud import aws
-
-    iam = aws.client("iam")
-    for each in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
-        version = {"PolicyArn": each["PolicyArn"], "VersionId": "v1"}
-        document = iam.get_policy_version(**version)["PolicyVersion"]["Document"]
-        fleets = [s for s in document["Statement"] if "ec2:ModifyFleet" in s["Action"]]
-        for statement in fleets:
-            del statement["Condition"]
-            statement["Resource"] = "*"
-        if fleets:
-            new = {"PolicyArn": each["PolicyArn"], "PolicyDocument": json.dumps(document)}
-            iam.create_policy_version(**new, SetAsDefault=True)
