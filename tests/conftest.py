@@ -107,3 +107,25 @@ def answer(in_process, capsys):
         return code, captured.out + captured.err
 
     return answer_it
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Work in a folder of the test's own, where commands also keep what they cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def say(capsys):
+    """Return a function: the words of a command to its exit code, its output and its errors."""
+    from rlzoo_plus.commands import dispatch
+
+    def say_it(*words):
+        verb, *arguments = map(str, words)
+        code = dispatch.run(verb, arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return say_it

@@ -102,6 +102,16 @@ def test_links_that_are_no_tree_are_refused_before_pybullet_can_crash(tmp_path, 
         read_urdf(str(path))
 
 
+def test_a_mesh_that_is_not_there_is_named_with_where_it_is_looked_for(tmp_path):
+    file = tmp_path / "no_mesh.urdf"
+    mesh = '<visual><geometry><mesh filename="gone.stl"/></geometry></visual>'
+    joint = '<joint name="j" type="continuous"><parent link="b"/><child link="c"/></joint>'
+    link = f'<link name="b">{mesh}</link><link name="c"/>'
+    file.write_text(f'<robot name="a">{link}{joint}</robot>')
+    with pytest.raises(ConfigError, match=r"cannot find 'gone\.stl'.*beside it"):
+        survey(read_urdf(str(file)))
+
+
 def test_what_pybullet_says_of_a_file_that_it_cannot_load_is_told(chain, capfd):
     path = chain(("hinge", "revolute", ""))
     with pytest.raises(ConfigError, match="hinge") as refused:

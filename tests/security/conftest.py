@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.stores import cache, liar, s3  # noqa: F401
+from support.stores import store as honest  # noqa: F401
 
 TESTS = Path(__file__).parents[1]
 

@@ -3,13 +3,11 @@
 import io
 import json
 import os
-import threading
 import zipfile
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from support.stores import store_of
+from support.stores import Liar
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.store.cache import mirror_light_files
@@ -24,59 +22,10 @@ NOW = {"Date": formatdate(usegmt=True)}
 TAG = {**NOW, "ETag": '"a"'}
 
 
-class Liar:
-    """A server whose answer a test chooses; it notes what is asked."""
-
-    def __init__(self):
-        self.answer, self.asked = (200, NOW, b""), []
-        liar = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                liar.asked.append(self.path)
-                answer = liar.answer
-                status, headers, body = answer(self.path) if callable(answer) else answer
-                self.send_response_only(status)
-                if not {"Content-Length", "Transfer-Encoding"} & set(headers):
-                    headers = {**headers, "Content-Length": str(len(body))}
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def do_PUT(self):
-                self.do_GET()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        # A client that reads no further is what the tests want.
-        self.server.handle_error = lambda *_: None
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
 @pytest.fixture
-def liar(monkeypatch):
-    server = Liar()
-    settings = {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "DEFAULT_REGION": "us-east-1"}
-    settings |= {"ENDPOINT_URL": server.url, "EC2_METADATA_DISABLED": "true", "MAX_ATTEMPTS": "1"}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def store(liar):
+def store(liar, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    liar.answer = (200, NOW, b"")
     return open_store("s3://bucket/lab")
 
 
@@ -200,12 +149,6 @@ def test_a_write_without_a_tag_is_one_line(liar, store):
 # What other writers left in an honest store.
 
 
-@pytest.fixture(params=["folder", "s3"])
-def honest(request, tmp_path, monkeypatch):
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
-
-
 def _bundle():
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -230,19 +173,17 @@ def test_a_run_larger_than_the_disk_is_not_begun(honest, tmp_path, monkeypatch):
     assert not (tmp_path / "a").exists()
 
 
-def test_an_object_below_an_object_harms_no_other_run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with store_of("s3", tmp_path, monkeypatch) as store:
-        store.put("runs/s/a/config.yaml", b"mine")
-        store.put("runs/s/b/config.yaml/config.yaml", b"first a folder")
-        mirror_light_files(store)
-        store.put("runs/s/b/config.yaml", b"then a file")
-        folder = mirror_light_files(store)
-        assert (folder / "s/a/config.yaml").read_bytes() == b"mine"
-        assert (folder / "s/b/config.yaml").read_bytes() == b"then a file"
-        with pytest.raises(DamagedFolderError, match="is below another object"):
-            pull_run(store, "s/b", tmp_path / "b")
-        assert not (tmp_path / "b").exists()
+def test_an_object_below_an_object_harms_no_other_run(s3, tmp_path):
+    s3.put("runs/s/a/config.yaml", b"mine")
+    s3.put("runs/s/b/config.yaml/config.yaml", b"first a folder")
+    mirror_light_files(s3)
+    s3.put("runs/s/b/config.yaml", b"then a file")
+    folder = mirror_light_files(s3)
+    assert (folder / "s/a/config.yaml").read_bytes() == b"mine"
+    assert (folder / "s/b/config.yaml").read_bytes() == b"then a file"
+    with pytest.raises(DamagedFolderError, match="is below another object"):
+        pull_run(s3, "s/b", tmp_path / "b")
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_number_that_is_the_last_one_loses_no_submission(honest):

@@ -5,10 +5,8 @@ import os
 import re
 
 import pytest
-from support.stores import store_of
 from support.training import tiny_config
 
-from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.sweeps.sweep_job import make_job
 
 KEY = "env/ppo/aaaaaaaaaaaaaaaa-s0"
@@ -19,21 +17,18 @@ EVIL = "x\u202e\x1b]0;owned\x07\n\x1b[2J"
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def store(folder, tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    with store_of("folder", tmp_path, monkeypatch) as made:
-        yield made
+    return folder
 
 
 @pytest.fixture
-def say(capsys, tmp_path):
+def say(say, tmp_path):
     """Return a function that runs a verb, and checks what must hold after every one."""
 
     def said(*words):
-        code = run_verb(words[0], list(words[1:]))
-        out, err = capsys.readouterr()
+        code, out, err = say(*words)
         assert not CONTROLS.search(out + err)
         assert "Traceback" not in err
         # Nothing is written but the cache, and the store itself.
@@ -129,7 +124,8 @@ def _numbers(state, number):
 
 
 def _records():
-    numbers = [_numbers(state, each) for each in NUMBERS for state in ("running", "finished")]
+    states = ("running", "finished")
+    numbers = [_numbers(states[at % 2], each) for at, each in enumerate(NUMBERS)]
     texts = [
         json.dumps({"state": state, "reason": EVIL, "worker": EVIL, "request": {"reason": EVIL}})
         for state in ("running", "released", "failed", "cancelled", EVIL)
@@ -155,9 +151,9 @@ def test_a_forged_lease_is_shown_without_harm(store, say, record):
         (job,) = json.loads(out, parse_constant=pytest.fail)["jobs"]
         values = [job["steps"], *(job[name] or 0 for name in ("best", "final", "time_s"))]
         assert all(abs(value) <= 1e15 for value in values)
-        assert say("sweep", "status", "../store/first")[0] == 0
-        assert say("ls", "../store")[0] == 0
         assert json.loads(say("ls", "../store", "--json")[1], parse_constant=pytest.fail)
+    assert say("sweep", "status", "../store/first")[0] == 0
+    assert say("ls", "../store")[0] == 0
     for verb in ("logs", "cancel", "resume", "retry-failed", "prune"):
         assert say("sweep", verb, "../store/first")[0] in (0, 1)
 

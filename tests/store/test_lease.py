@@ -5,7 +5,7 @@ import random
 import threading
 
 import pytest
-from support.stores import S3_KINDS, fail_requests, url_of
+from support.stores import fail_requests
 
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.lease import (
@@ -77,29 +77,27 @@ def test_a_damaged_lease_can_be_taken(store):
     assert _claim(store, "first", expires_s=0.0)
 
 
-@pytest.mark.parametrize("kind", S3_KINDS)
-def test_workers_share_runs_while_requests_fail(kind, tmp_path, monkeypatch):
-    with url_of(kind, tmp_path, monkeypatch) as url:
-        took = []
+def test_workers_share_runs_while_requests_fail(s3):
+    took = []
 
-        def work(number):
-            store, worker = open_store(url), f"w{number}"
-            fail_requests(store, 0.3, seed=number)
-            runs = [f"sweep/r{run}" for run in range(12)]
-            random.Random(number).shuffle(runs)
-            for run in runs:
-                lease = RunLease(store, run, worker)
-                if _again(lambda lease=lease: lease.claim(_again(list_leases, store, "sweep"))):
-                    took.append(run)
-                    _again(lambda lease=lease: lease.beat(step=1))
-                    _again(lambda lease=lease: lease.beat(FINISHED))
+    def work(number):
+        store, worker = open_store(s3.url), f"w{number}"
+        fail_requests(store, 0.3, seed=number)
+        runs = [f"sweep/r{run}" for run in range(12)]
+        random.Random(number).shuffle(runs)
+        for run in runs:
+            lease = RunLease(store, run, worker)
+            if _again(lambda lease=lease: lease.claim(_again(list_leases, store, "sweep"))):
+                took.append(run)
+                _again(lambda lease=lease: lease.beat(step=1))
+                _again(lambda lease=lease: lease.beat(FINISHED))
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(took) == sorted(f"sweep/r{run}" for run in range(12))
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(took) == sorted(f"sweep/r{run}" for run in range(12))
 
 
 def _again(call, *args):

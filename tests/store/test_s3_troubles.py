@@ -1,12 +1,9 @@
 """What S3 refuses is one line with its mend; a server that hangs holds no beat for long."""
 
-import http.server
 import socket
-import threading
 import time
 
 import pytest
-from support.stores import s3_server
 
 from rlzoo_plus.store import s3
 from rlzoo_plus.store.contract import StoreError, open_store
@@ -18,52 +15,16 @@ _ERROR = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 @pytest.fixture
-def settings(monkeypatch):
-    values = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    for name, value in values.items():
-        monkeypatch.setenv(name, value)
-    return monkeypatch
-
-
-@pytest.fixture
-def refusing(settings):
+def refusing(liar):
     """Return a function: status and code of an error to a store whose server gives no other."""
-    pytest.importorskip("boto3", reason="needs the extra aws")
-    servers = []
 
-    def start(status, code):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def _refuse(self):
-                body = _ERROR.format(code=code).encode()
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                # As AWS tells where a bucket is; here the same server answers for all regions.
-                self.send_header("x-amz-bucket-region", "eu-central-1")
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            do_GET = do_PUT = do_HEAD = _refuse  # noqa: N815
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        settings.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    def refuse(status, code):
+        # As AWS tells where a bucket is; here the same server answers for all regions.
+        region = {"x-amz-bucket-region": "eu-central-1"}
+        liar.answer = (status, region, _ERROR.format(code=code).encode())
         return open_store("s3://bucket/lab")
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    return refuse
 
 
 @pytest.mark.parametrize(
@@ -98,25 +59,24 @@ def test_a_refusal_is_one_line_with_its_mend(refusing, tmp_path, status, code, m
     assert not (tmp_path / "a").exists()
 
 
-def test_without_credentials_the_mend_is_to_log_in(refusing, settings, tmp_path):
+def test_without_credentials_the_mend_is_to_log_in(refusing, monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        settings.delenv(name)
-    settings.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    settings.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     with pytest.raises(StoreError, match="log in") as raised:
         refusing(403, "AccessDenied").put("runs/a", b"")
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_lets_a_beat_fail_before_the_lease_expires(settings):
-    with s3_server(settings) as url:
-        lease = RunLease(open_store(url), "sweep/a", "worker")
-        assert lease.claim(list_leases(open_store(url), "sweep"))
+def test_a_server_that_hangs_lets_a_beat_fail_before_the_lease_expires(s3, monkeypatch):
+    lease = RunLease(s3, "sweep/a", "worker")
+    assert lease.claim(list_leases(s3, "sweep"))
     # It accepts connections, and never answers.
     with socket.create_server(("127.0.0.1", 0), backlog=64) as hung:
-        settings.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{hung.getsockname()[1]}")
-        lease._store = open_store(url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{hung.getsockname()[1]}")
+        lease._store = open_store(s3.url)
         began = time.monotonic()
         with pytest.raises(StoreError, match="timeout"):
             lease.beat(step=1)
@@ -124,8 +84,7 @@ def test_a_server_that_hangs_lets_a_beat_fail_before_the_lease_expires(settings)
         assert 2 * (time.monotonic() - began) + BEAT_S < EXPIRES_S
 
 
-def test_the_attempts_of_a_beat_fit_into_the_life_of_a_lease(settings):
-    pytest.importorskip("boto3", reason="needs the extra aws")
+def test_the_attempts_of_a_beat_fit_into_the_life_of_a_lease(liar):
     config = open_store("s3://bucket/lab")._quick.meta.config
     attempt_s = config.connect_timeout + config.read_timeout
     # botocore waits 1, 2 and 4 s at most between four attempts.

@@ -1,10 +1,12 @@
-"""Stores for tests: a folder, moto's S3 in this process, Ceph's, and servers that misbehave."""
+"""Stores for tests: a folder, moto's S3 in this process, and servers that misbehave."""
 
 import contextlib
 import functools
 import io
 import random
 import secrets
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -12,15 +14,40 @@ import pytest
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.store.contract import open_store
 
-S3_KINDS = ("s3", pytest.param("ceph", marks=pytest.mark.slow))
-KINDS = ("folder", *S3_KINDS)
+KINDS = ("folder", "s3")
 
 
 @contextlib.contextmanager
 def s3_server(monkeypatch):
     """Serve S3 on a free port; AWS's settings point to it. Yields the URL of a new bucket."""
     pytest.importorskip("moto", reason="needs the extra dev")
-    yield _new_bucket(monkeypatch, shared_server(), "test", "test")
+    use_s3(monkeypatch, shared_server())
+    bucket = f"runs-{secrets.token_hex(4)}"
+    # To make a client takes longer than most tests.
+    moto_s3().create_bucket(bucket, "us-east-1")
+    yield f"s3://{bucket}/lab"
+
+
+def moto_s3():
+    """Return what moto's server of this process keeps as S3."""
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+
+
+def use_s3(monkeypatch, endpoint, **more):
+    """Let AWS's settings point to a server; `more` are other settings, without their `AWS_`."""
+    settings = {
+        "ENDPOINT_URL": endpoint,
+        "ACCESS_KEY_ID": "test",
+        "SECRET_ACCESS_KEY": "test",
+        "DEFAULT_REGION": "us-east-1",
+        "EC2_METADATA_DISABLED": "true",
+        **more,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
 
 
 @functools.cache
@@ -32,33 +59,6 @@ def shared_server():
     server.start()
     host, port = server.get_host_and_port()
     return f"http://{host}:{port}"
-
-
-def ceph_url(monkeypatch):
-    """Return the URL of a new bucket on a real server; AWS's settings point to it."""
-    pytest.importorskip("boto3", reason="needs the extra aws")
-    from support.ceph import KEY, SECRET, shared_cluster, why_not
-
-    if reason := why_not():
-        pytest.skip(reason)
-    return _new_bucket(monkeypatch, shared_cluster().endpoint, KEY, SECRET)
-
-
-def _new_bucket(monkeypatch, endpoint, key, secret):
-    import boto3
-
-    settings = {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": key,
-        "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"runs-{secrets.token_hex(4)}"
-    boto3.client("s3").create_bucket(Bucket=bucket)
-    return f"s3://{bucket}/lab"
 
 
 def ignore_conditions(store):
@@ -107,8 +107,6 @@ def url_of(kind, tmp_path, monkeypatch):
     """Yield the URL of an empty store of a kind."""
     if kind == "folder":
         yield str(tmp_path / "store")
-    elif kind == "ceph":
-        yield ceph_url(monkeypatch)
     else:
         with s3_server(monkeypatch) as url:
             yield url
@@ -119,6 +117,46 @@ def store_of(kind, tmp_path, monkeypatch):
     """Yield an empty store of a kind."""
     with url_of(kind, tmp_path, monkeypatch) as url:
         yield open_store(url)
+
+
+class Liar:
+    """A server whose answer a test chooses: status, headers and body. It notes what is asked."""
+
+    def __init__(self):
+        self.answer, self.asked = (200, {}, b""), []
+        liar = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                liar.asked.append(self.path)
+                answer = liar.answer
+                status, headers, body = answer(self.path) if callable(answer) else answer
+                self.send_response_only(status)
+                if not {"Content-Length", "Transfer-Encoding"} & set(headers):
+                    headers = {**headers, "Content-Length": str(len(body))}
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            do_GET = do_PUT = do_HEAD = _answer  # noqa: N815
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        # A client that reads no further is what the tests want.
+        self.server.handle_error = lambda *_: None
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def save_checkpoint(path, step, rewards, weight):
@@ -151,6 +189,23 @@ def cache(tmp_path, monkeypatch):
 def store(request, tmp_path, monkeypatch, cache):
     """Return an empty store, of each kind."""
     with store_of(request.param, tmp_path, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def liar(monkeypatch):
+    """Return a server of any answers, to which AWS's settings point."""
+    pytest.importorskip("boto3", reason="needs the extra aws")
+    server = Liar()
+    use_s3(monkeypatch, server.url)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(tmp_path, monkeypatch, cache):
+    """Return an empty store in moto's S3."""
+    with store_of("s3", tmp_path, monkeypatch) as made:
         yield made
 
 

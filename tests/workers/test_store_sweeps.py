@@ -7,7 +7,6 @@ import pytest
 from support.training import tiny_config
 
 from rlzoo_plus.commands import sweep_in_store
-from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.store.cache import forget_store, remember_store, store_of
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.lease import (
@@ -26,13 +25,9 @@ from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.workers.store_sweep import StoreSweep
 
+pytestmark = pytest.mark.usefixtures("here")
 ABOUT = {"version": "1", "code": None}
 SCORE = {"step": 64, "mean_return": 41.5, "std_return": 1.0}
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def _submit(store, count=6, name="first"):
@@ -58,16 +53,6 @@ def _record(store, key, name="first"):
 def _expire(monkeypatch):
     """Let every lease that was not renewed just now be expired."""
     monkeypatch.setattr("rlzoo_plus.store.live.EXPIRES_S", 0.0)
-
-
-@pytest.fixture
-def say(capsys):
-    def said(*words):
-        code = run_verb(words[0], [str(word) for word in words[1:]])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return said
 
 
 def test_status_tells_the_state_of_each_run_from_its_lease(store, say):
