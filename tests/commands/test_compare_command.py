@@ -9,11 +9,7 @@ from rlzoo_plus.commands.compare import main
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.errors import ConfigError
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def write_set(root, score, n=5, **options):

@@ -134,35 +134,48 @@ def test_the_shell_gets_a_completion_function(tmp_path, command):
     assert "query=bash" in text
 
 
-@pytest.mark.parametrize(
-    ("command", "line", "expected"),
-    [
-        (MODULE, "rlzoo-plus train algo=p", "algo=ppo"),
-        (MODULE, "rlzoo-plus train algo=ppo env=cartpole_b", "env=cartpole_bullet"),
-        (MODULE, "rlzoo-plus train checkpoint.ev", "checkpoint.every_steps="),
-        (SCRIPT, "train.py algo=p", "algo=ppo"),
-        (SCRIPT, "python train.py algo=p", "algo=ppo"),
-    ],
-)
-def test_the_shell_completes_groups_choices_and_keys(tmp_path, command, line, expected):
-    text = start(*command, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line)
-    assert expected in text.split()
-    assert "algo=sac" not in text.split()
+@pytest.mark.parametrize("line", ["train.py algo=p", "python train.py algo=p"])
+def test_the_shell_completes_what_follows_the_script(tmp_path, line):
+    found = start(*SCRIPT, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line).split()
+    assert "algo=ppo" in found
+    assert "algo=sac" not in found
 
 
-def test_the_shell_completes_a_verb(tmp_path):
-    text = start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE="rlzoo-plus ev")
-    assert text.split() == ["evaluate"]
+@pytest.fixture
+def complete(in_process, monkeypatch, capsys):
+    """Return a function: a line to what the shell offers behind it."""
 
+    def complete_it(line):
+        monkeypatch.setenv("COMP_LINE", line)
+        monkeypatch.setattr(sys, "argv", ["rlzoo-plus", "-sc", "query=bash"])
+        with pytest.raises(SystemExit) as stop:
+            dispatch.entry_point()
+        assert not stop.value.code
+        return capsys.readouterr().out.split()
 
-def test_the_shell_offers_no_keys_of_train_to_another_verb(tmp_path):
-    line = "rlzoo-plus evaluate algo=p"
-    assert start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line).split() == []
+    return complete_it
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        ("train algo=p", "algo=ppo"),
+        ("train algo=ppo env=cartpole_b", "env=cartpole_bullet"),
+        ("train checkpoint.ev", "checkpoint.every_steps="),
+    ],
+)
+def test_the_shell_completes_groups_choices_and_keys(complete, line, expected):
+    found = complete(f"rlzoo-plus {line}")
+    assert expected in found
+    assert "algo=sac" not in found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ev", ["evaluate"]),
+        # No keys of train.
+        ("evaluate algo=p", []),
         ("evaluate --ep", ["--episodes"]),
         ("sweep re", ["resume", "retry-failed"]),
         ("resume outputs/car", ["outputs/cartpole/"]),
@@ -171,10 +184,9 @@ def test_the_shell_offers_no_keys_of_train_to_another_verb(tmp_path):
         ("verify-resume env=cartpole_b", ["env=cartpole_bullet"]),
     ],
 )
-def test_the_shell_completes_what_follows_each_verb(tmp_path, line, expected):
-    (tmp_path / "outputs" / "cartpole").mkdir(parents=True)
-    line = f"rlzoo-plus {line}"
-    assert start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line).split() == expected
+def test_the_shell_completes_what_follows_each_verb(in_process, complete, line, expected):
+    (in_process / "outputs" / "cartpole").mkdir(parents=True)
+    assert complete(f"rlzoo-plus {line}") == expected
 
 
 @pytest.mark.parametrize("verb", sorted(dispatch.VERBS))

@@ -12,13 +12,8 @@ from rlzoo_plus.analysis import html_report as module
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.commands.report import main
 
+pytestmark = pytest.mark.usefixtures("here")
 EVIL = '"><script>alert(1)</script><img src=http://evil.example/x onerror=alert(1)>'
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
 
 
 class Page(HTMLParser):

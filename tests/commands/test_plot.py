@@ -10,13 +10,11 @@ from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture
-def make_run(tmp_path, monkeypatch):
+def make_run(here):
     """Return a function that writes a run below `outputs` of the current folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def make(seed=0, n_evaluations=3):
-        run = RunDir(tmp_path / "outputs" / f"s{seed}")
+        run = RunDir(here / "outputs" / f"s{seed}")
         config = {"env": {"name": "cartpole"}, "algo": {"name": "ppo"}, "seed": seed}
         run.start(config, "train", {})
         run.write_status("running", num_timesteps=50)

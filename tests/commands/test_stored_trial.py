@@ -6,12 +6,8 @@ from support.studies import add_trial, make_study, settings
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.stored_study import with_trial
 
+pytestmark = pytest.mark.usefixtures("here")
 BASE = ["algo=ppo", "env=cartpole_bullet", "n_timesteps=4096"]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -59,28 +55,8 @@ def test_mistakes_are_named(study, words, said):
         with_trial(words)
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "callbacks=[evil.Callback]",
-        "env.packages=[evil]",
-        "algo.packages=[evil]",
-        "env.wrappers=[evil.Wrapper]",
-        "tracker=wandb",
-        "hydra.searchpath=[file:///evil]",
-        "++hydra.run.dir=/",
-        "hydra/launcher=evil",
-        "env.id=evil:Env-v0",
-        "env.id=GymV21Environment-v0",
-        "env=../../evil",
-        "run_dir=/etc",
-        "algo.hyperparams.ent_coef=${oc.env:HOME}",
-        "env.kwargs.x=$\\{oc.env\\:PGPASSWORD\\}",
-        "env.kwargs.render_mode=human",
-        "network/evil@network.x=y",
-        "--config-dir",
-    ],
-)
+# tests/tuning/test_stored_overrides.py has all kinds of them.
+@pytest.mark.parametrize("word", ["callbacks=[evil.Callback]", "run_dir=/etc", "--config-dir"])
 def test_words_that_may_import_code_or_read_secrets_need_trust(tmp_path, word):
     add_trial(make_study(tmp_path / "outputs" / "studies" / "x", base=[*BASE, word]), [1.0])
     with pytest.raises(ConfigError, match="add --trust"):

@@ -6,7 +6,7 @@ from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.config.search_path import conf_dir
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def defaults():
     """Composed values by algorithm; composing is slow, so each is composed once."""
     from hydra import compose, initialize_config_dir

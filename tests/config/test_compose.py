@@ -145,13 +145,6 @@ def test_an_id_with_an_explicit_environment_keeps_that_one(compose_values):
     assert values["env"]["kwargs"] == {"discrete": False}
 
 
-def test_an_id_is_found_in_a_directory_of_the_users_own(tmp_path):
-    (tmp_path / "env").mkdir()
-    (tmp_path / "env" / "mine.yaml").write_text("id: Mine-v0\n")
-    arguments = ["env.id=Mine-v0", "--config-dir", str(tmp_path)]
-    assert "env=mine" in prepare_overrides(arguments)
-
-
 @pytest.mark.parametrize(
     ("argument", "prepared"),
     [

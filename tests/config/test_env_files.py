@@ -1,13 +1,10 @@
 """The environment files of conf/env."""
 
-from importlib import import_module
 from pathlib import Path
 
 import gymnasium
-import numpy as np
 import pytest
 import yaml
-from gymnasium.spaces import flatten, flatten_space
 
 from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.schema import EnvConfig
@@ -130,28 +127,3 @@ def test_panda_resets_are_reproducible_and_bullet_resets_are_warmed_up(path):
     env = values_of(path)
     assert ("reproducible_resets" in env["wrappers"]) == ("panda_gym" in env["packages"])
     assert env["warmup_resets"] == int("pybullet_envs_gymnasium" in env["packages"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", third_party_files(), ids=lambda path: path.stem)
-def test_the_environment_can_be_made_reset_and_stepped(path):
-    env = values_of(path)
-    if path.stem == "gym":
-        pytest.skip("gym.yaml leaves the id to the user")
-    for package in env["packages"]:
-        pytest.importorskip(package)
-        import_module(package)
-    made = gymnasium.make(env["id"], **env["kwargs"])
-    try:
-        shape = flatten_space(made.observation_space).shape
-        made.reset(seed=1)
-        made.action_space.seed(1)
-        for _ in range(20):
-            observation, _, terminated, truncated, _ = made.step(made.action_space.sample())
-            # Not `contains`: fast objects of panda-gym leave its bounds of 10.
-            assert flatten(made.observation_space, observation).shape == shape
-            assert np.isfinite(flatten(made.observation_space, observation)).all()
-            if terminated or truncated:
-                made.reset()
-    finally:
-        made.close()

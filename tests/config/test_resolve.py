@@ -13,7 +13,6 @@ from rlzoo_plus.envs.single import longest_episode, scheduled
 from rlzoo_plus.errors import ConfigError
 
 TUNED = [name for name in group_options("tuned", [conf_dir()]) if "/" in name]
-TUNED_ALGORITHMS = sorted({name.split("/")[0] for name in TUNED})
 
 
 def complaint(check, algo="ppo", **changes):
@@ -38,17 +37,22 @@ NO_COUNTS = (1.5, True, "abc", 0, -5, None, NAN, INF, [1])
 NO_SIZES = (0, -1, 1.5, True, None, "many")
 NO_SHARES = (-0.1, 1.1, True, "high", [1], NAN)
 REFUSED = {
-    **dict.fromkeys(("n_timesteps", "n_envs", "eval.episodes", "checkpoint.keep"), NO_COUNTS),
-    **dict.fromkeys(("checkpoint.every_minutes", "stop.wall_clock_minutes"), (0, -1, "soon")),
+    "checkpoint.keep": NO_COUNTS,
+    **dict.fromkeys(("n_timesteps", "n_envs", "eval.episodes"), (*NO_COUNTS, 1e30)),
+    **dict.fromkeys(("checkpoint.every_minutes", "stop.wall_clock_minutes"), (0, -1, "soon", INF)),
+    **dict.fromkeys(("network.log_std_init", "report.video_seconds"), (1e9,)),
     **dict.fromkeys([f"algo.hyperparams.{k}" for k in ("batch_size", "n_epochs")], NO_SIZES),
     **dict.fromkeys([f"algo.hyperparams.{k}" for k in ("gamma", "gae_lambda")], NO_SHARES),
     **dict.fromkeys(("num_threads", "report.video", "log.progress", "log.level"), ("maybe",)),
+    "env.max_return": (True,),
+    "env.warmup_resets": (100_000_000,),
+    "stop.reward_threshold": (NAN,),
     "algo.hyperparams.n_steps": NO_SIZES,
     "algo.hyperparams.learning_rate": ("lim_3e-4", -1, True, "fast", [1], None, NAN),
     "algo.hyperparams.ent_coef": ("abc",),
     "algo.hyperparams.stats_window_size": ("abc",),
     "algo.hyperparams.target_kl": ("abc",),
-    "seed": (-1, True, 0.5),
+    "seed": (-1, True, 0.5, 99999999999999999999),
     "device": ("gpu", "cuda:", "cuda:x", "CUDA", "cpu ", ""),
     "eval.every_steps": ("none",),
     "eval.n_envs": (0,),
@@ -112,6 +116,44 @@ def test_several_mistakes_are_told_at_once(check):
     text = complaint(check, seed=-1, n_envs=0)
     assert "seed=-1" in text
     assert "n_envs=0" in text
+
+
+TOGETHER = (
+    {
+        "algo.hyperparams.batch_size=9000": "batch_size=9000 is above one rollout",
+        "algo.hyperparams.gamma=2": "gamma=2: needs a number from 0 to 1",
+        "algo.hyperparams.learning_rate=lin": "learning_rate=lin is neither a number",
+        "eval.every_steps=10": "eval.every_steps=10 is below one rollout",
+        "checkpoint.every_steps=20": "checkpoint.every_steps=20 is below one rollout",
+        "init.which=none": "init.* says what a warm start takes",
+        "network.lstm.n_layers=2": "network.lstm is for recurrent_ppo",
+        "env.wrappers=[clip_rewerd]": "Did you mean 'clip_reward'?",
+    },
+    # Names and types come first.
+    {
+        "algo.hyperparams.gama=0.9": "'algo.hyperparams.gama'",
+        "algo.hyperparams.n_epochs=many": "n_epochs=many",
+        "algo.hyperparams.seed=1": "hyperparams.seed is not set here",
+        "env.wrappers=[clip_rewerd]": "clip_rewerd",
+    },
+)
+
+
+@pytest.mark.parametrize("mistakes", TOGETHER)
+def test_mistakes_are_told_together_one_a_line(resolve_config, mistakes):
+    with pytest.raises(ConfigError) as caught:
+        resolve_config("algo=ppo", "tuned=none", *mistakes)
+    text = str(caught.value)
+    assert [part for part in mistakes.values() if part not in text] == []
+    assert len(text.splitlines()) == len(mistakes)
+
+
+def test_a_rollout_that_cannot_be_hides_no_other_mistake(check):
+    wrong = {"algo__hyperparams__n_steps": 0, "algo__hyperparams__gae_lambda": -1}
+    text = complaint(check, eval__every_steps=10, **wrong)
+    assert "n_steps=0: needs a whole number" in text
+    assert "gae_lambda=-1: needs" in text
+    assert "eval.every_steps" not in text
 
 
 @pytest.mark.parametrize(
@@ -470,22 +512,8 @@ def test_a_resolved_configuration_read_back_has_the_same_hash(check):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("algo", TUNED_ALGORITHMS)
-def test_every_tuned_file_resolves_with_its_environment(resolve_config, algo):
-    failures = {}
-    for name in TUNED:
-        if name.split("/")[0] != algo:
-            continue
-        try:
-            resolve_config(f"algo={algo}", f"env={name.split('/')[1]}")
-        except Exception as error:
-            failures[name] = str(error)
-    assert not failures
-
-
-@pytest.mark.training
 @pytest.mark.parametrize("name", TUNED)
-def test_evaluations_of_a_tuned_file_take_a_tenth_of_its_steps_or_are_the_fewest(
+def test_a_tuned_file_resolves_and_its_evaluations_take_a_tenth_of_its_steps_or_are_the_fewest(
     compose_values, name
 ):
     algo, env = name.split("/")

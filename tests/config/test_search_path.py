@@ -1,7 +1,5 @@
 """A user's configuration files: found before shipped ones of the same name, and said so."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -132,16 +130,13 @@ def test_the_jobs_of_a_sweep_find_the_users_files_first(tmp_path):
     assert len(jobs.ids) > 2
 
 
-@pytest.mark.training
-def test_what_a_shell_completes_knows_the_users_files(tmp_path):
+def test_what_a_shell_completes_knows_the_users_files(answer, tmp_path, monkeypatch):
     own_file(tmp_path, "env/zz_arm", "id: Pendulum-v1\n")
     line = f"train --config-dir {tmp_path} env=zz_"
-    asked = subprocess.run(
-        [sys.executable, "-m", "rlzoo_plus", "train", "-sc", "query=bash"],
-        env={**os.environ, "COMP_LINE": line, "COMP_POINT": str(len(line))},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert asked.stdout.split() == ["env=zz_arm"]
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_POINT", str(len(line)))
+    _, text = answer("train", "-sc", "query=bash")
+    assert text.split() == ["env=zz_arm"]
 
 
 def test_the_names_that_are_suggested_are_those_of_all_directories(tmp_path):

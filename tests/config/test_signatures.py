@@ -44,13 +44,6 @@ def test_the_schedules_of_the_catalog_are_arguments_of_the_class(name):
     assert set(spec.schedules) <= constructor_arguments(spec.entry_point).keys()
 
 
-@pytest.mark.parametrize("name", each(sorted(ALGORITHMS)))
-def test_the_arguments_of_every_algorithm_can_be_read_from_its_source(name):
-    arguments = constructor_arguments(ALGORITHMS[name].entry_point)
-    assert arguments is not None
-    assert {"policy", "env", "learning_rate"} <= arguments.keys()
-
-
 def test_every_managed_argument_belongs_to_some_algorithm():
     torch = (spec.entry_point for spec in ALGORITHMS.values() if spec.backend == "torch")
     known = set().union(*map(constructor_arguments, torch))

@@ -115,14 +115,6 @@ def test_all_entries_of_a_file_compose(imported, stem):
         check(imported, stem, entry)
 
 
-@pytest.mark.slow
-def test_the_files_of_an_installed_rl_zoo3_are_converted(tmp_path, capsys):
-    rl_zoo3 = pytest.importorskip("rl_zoo3", reason="rl_zoo3 is not installed")
-    folder = Path(rl_zoo3.__file__).parent / "hyperparams"
-    assert main([str(folder), "--out", str(tmp_path / "conf")]) == 0
-    assert " entries of " in capsys.readouterr().out
-
-
 WRAPPERS_OF_RL_ZOO3 = {
     "rl_zoo3.wrappers.FrameSkip": "frame_skip",
     "rl_zoo3.wrappers.HistoryWrapper": "history",
@@ -215,15 +207,6 @@ def test_an_entry_with_another_function_is_listed_and_the_others_are_converted(t
     tuned = yaml.safe_load((tmp_path / "conf/tuned/ppo/b.yaml").read_text())
     assert tuned["algo"]["hyperparams"]["clip_range"] == "lin_0.2"
     assert "left out: ppo.yml: A-v0: clip_range=" in capsys.readouterr().err
-
-
-def test_a_folder_may_hold_files_of_unknown_algorithms(tmp_path, capsys):
-    (tmp_path / "zoo").mkdir()
-    for name in ("sac", "acer"):
-        (tmp_path / "zoo" / f"{name}.yml").write_text("Arm-v0: {gamma: 0.9}\n")
-    main([str(tmp_path / "zoo"), "--out", str(tmp_path / "conf")])
-    assert "left out: acer.yml: there is no algorithm acer" in capsys.readouterr().err
-    assert (tmp_path / "conf/tuned/sac/arm.yaml").is_file()
 
 
 def test_a_folder_may_hold_one_folder_for_each_algorithm(tmp_path, capsys):

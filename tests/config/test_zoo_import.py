@@ -1,10 +1,8 @@
 """The importer of rl_zoo3's hyperparameters and the tuned files it wrote."""
 
-import inspect
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from omegaconf import OmegaConf
 from rlzoo_plus.commands.import_zoo import main
 from rlzoo_plus.config.catalog import ACTIVATIONS, ALGORITHMS, OPTIMIZERS, REPLAY_BUFFERS, WRAPPERS
 from rlzoo_plus.config.literals import Symbol, parse_literal, parse_symbol
-from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.zoo_files import EnvFile, ZooImport, load_env_files
 from rlzoo_plus.config.zoo_import import convert_entry, read_zoo_file
 from rlzoo_plus.errors import ConfigError
@@ -376,22 +373,11 @@ def test_a_file_with_other_content_is_kept_unless_overwrite_is_given(tmp_path):
     assert edited.read_text() != "n_envs: 2\n"
 
 
-def test_an_entry_that_cannot_be_read_is_left_out_and_the_others_are_written(tmp_path, capsys):
-    bring(tmp_path, "A-v0: {policy_kwargs: 'open(1)'}\nB-v0: {gamma: 0.9}\n")
-    assert [p.name for p in (tmp_path / "conf/tuned/sac").iterdir()] == ["b.yaml"]
-    assert "left out: sac.yml: A-v0" in capsys.readouterr().err
-
-
 def test_a_misspelt_id_or_algorithm_gets_a_suggestion(tmp_path):
     with pytest.raises(ConfigError, match="Did you mean 'Arm-v0'"):
         bring(tmp_path, ENTRY, "--only", "Arn-v0")
     with pytest.raises(ConfigError, match="Did you mean 'tqc'"):
         bring(tmp_path, ENTRY, "--algo", "tqcc")
-
-
-def test_the_file_of_ppo_with_lstm_is_recurrent_ppo(tmp_path):
-    bring(tmp_path, "Arm-v0: {gamma: 0.9}\n", name="ppo_lstm.yml")
-    assert (tmp_path / "conf/tuned/recurrent_ppo/arm.yaml").is_file()
 
 
 def test_a_renamed_entry_says_so_and_yields_to_an_entry_of_that_name(tmp_path):
@@ -452,16 +438,6 @@ def test_a_shipped_tuned_file_holds_only_known_keys_and_names_its_source(path):
     assert network.keys() <= NETWORK_KEYS
     assert network.get("activation", "relu") in ACTIVATIONS
     assert network.get("optimizer", "adam") in OPTIMIZERS
-
-
-@pytest.mark.parametrize("path", TUNED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_hyperparameters_of_a_shipped_tuned_file_are_constructor_arguments(path):
-    module, name = ALGORITHMS[path.parent.name].entry_point.split(":")
-    signature = inspect.signature(getattr(import_module(module), name))
-    hyperparams = yaml.safe_load(path.read_text(encoding="utf-8"))["algo"]["hyperparams"]
-    assert hyperparams.keys() <= signature.parameters.keys()
-    for key in ALGORITHMS[path.parent.name].schedules:
-        parse_schedule(hyperparams.get(key, 1e-3), key)
 
 
 def test_the_shipped_environment_files_have_one_id_each_or_add_arguments_to_it():
