@@ -29,10 +29,8 @@ def account():
 
 
 @pytest.fixture
-def sweep(account, tmp_path, monkeypatch, request):
+def sweep(account, here, request):
     """Return a sweep of three runs in the project's bucket that was launched once."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
     account.fake.jobs.clear()
     name = f"s{abs(hash(request.node.nodeid)) % 10**8}"
     store = open_store(account.project.store)

@@ -8,7 +8,6 @@ from support.aws import NAME, aws_account, default_network, deployed_project, de
 
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.project import project_tags, read_project
-from rlzoo_plus.commands.dispatch import run
 
 QUOTA = "rlzoo_plus.cloud.quota.vcpu_quota"
 # One of those that moto has.
@@ -23,13 +22,6 @@ def account(monkeypatch):
         monkeypatch.delenv("RLZOO_PROJECT", raising=False)
         monkeypatch.setattr(QUOTA, lambda *, spot, gpu=False: 32)
         yield
-
-
-def _cloud(capsys, *arguments):
-    """Return exit code, output and errors of `rlzoo-plus cloud`."""
-    code = run("cloud", list(arguments))
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 def _answer(monkeypatch, *answers):
@@ -59,8 +51,8 @@ def _start_instance(project, tags, **more):
     return started["Instances"][0]["InstanceId"]
 
 
-def test_deploy_makes_a_project_that_can_be_used_at_once(account, capsys):
-    code, out, err = _cloud(capsys, *DEPLOY)
+def test_deploy_makes_a_project_that_can_be_used_at_once(account, say):
+    code, out, err = say("cloud", *DEPLOY)
     assert (code, err) == (0, "")
     project = read_project()
     assert (project.name, project.max_vcpus) == (NAME, 64)
@@ -72,11 +64,9 @@ def test_deploy_makes_a_project_that_can_be_used_at_once(account, capsys):
     assert "mail" not in out
 
 
-def test_deploy_asks_at_a_terminal_and_takes_defaults_for_empty_answers(
-    account, monkeypatch, capsys
-):
+def test_deploy_asks_at_a_terminal_and_takes_defaults_for_empty_answers(account, monkeypatch, say):
     asked = _answer(monkeypatch, "team", "8", "", "me@example.org", "y")
-    code, out, _ = _cloud(capsys, "deploy")
+    code, out, _ = say("cloud", "deploy")
     assert code == 0
     words = ("project", "most vCPUs", "costs of a month", "who gets that mail", "Make project team")
     assert [question[: len(word)] for question, word in zip(asked, words, strict=True)] == [*words]
@@ -86,30 +76,30 @@ def test_deploy_asks_at_a_terminal_and_takes_defaults_for_empty_answers(
 
 
 @pytest.mark.parametrize("answer", ["n", "", "no"])
-def test_deploy_makes_nothing_without_a_yes(account, monkeypatch, capsys, answer):
+def test_deploy_makes_nothing_without_a_yes(account, monkeypatch, say, answer):
     _answer(monkeypatch, "64", "50", "", answer)
-    code, _, err = _cloud(capsys, "deploy", "--project", NAME)
+    code, _, err = say("cloud", "deploy", "--project", NAME)
     assert (code, err) == (2, "error: nothing was changed.\n")
     assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
 
 
-def test_deploy_asks_nothing_without_a_terminal(account, monkeypatch, capsys):
+def test_deploy_asks_nothing_without_a_terminal(account, monkeypatch, say):
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it asks"))
-    assert "Add --project NAME" in _cloud(capsys, "deploy")[2]
-    assert "no terminal to ask at. Add --yes" in _cloud(capsys, "deploy", "--project", NAME)[2]
+    assert "Add --project NAME" in say("cloud", "deploy")[2]
+    assert "no terminal to ask at. Add --yes" in say("cloud", "deploy", "--project", NAME)[2]
     assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
 
 
-def test_a_first_deploy_that_broke_off_is_named_by_what_follows(account, monkeypatch, capsys):
+def test_a_first_deploy_that_broke_off_is_named_by_what_follows(account, monkeypatch, say):
     with monkeypatch.context() as patch:
         patch.setattr("rlzoo_plus.cloud.stack._follow", _break_off)
-        assert _cloud(capsys, *DEPLOY)[0] == 130
-    assert f"project {NAME} in us-east-1: stack CREATE_COMPLETE" in _cloud(capsys, "status")[1]
-    assert _cloud(capsys, "deploy", "--yes")[0] == 0
+        assert say("cloud", *DEPLOY)[0] == 130
+    assert f"project {NAME} in us-east-1: stack CREATE_COMPLETE" in say("cloud", "status")[1]
+    assert say("cloud", "deploy", "--yes")[0] == 0
     # One that is in use stays so until another one is whole.
     with monkeypatch.context() as patch:
         patch.setattr("rlzoo_plus.cloud.stack._follow", _break_off)
-        assert _cloud(capsys, "deploy", "--project", "other", "--yes")[0] == 130
+        assert say("cloud", "deploy", "--project", "other", "--yes")[0] == 130
     assert read_project().name == NAME
 
 
@@ -126,16 +116,16 @@ def _break_off(*_):
     ],
 )
 def test_a_project_that_is_not_ready_is_told_with_a_command_that_leads_on(
-    account, monkeypatch, capsys, state, mend
+    account, monkeypatch, say, state, mend
 ):
     stack = None if state is None else {"StackStatus": state}
     monkeypatch.setattr("rlzoo_plus.cloud.project.find_stack", lambda _: stack)
-    code, _, err = _cloud(capsys, "use", NAME)
+    code, _, err = say("cloud", "use", NAME)
     assert (code, mend in err) == (2, True), err
 
 
-def test_deploy_says_how_large_machines_and_queues_are(account, capsys):
-    code, out, _ = _cloud(capsys, *DEPLOY, "--largest-vcpus", "8", "--gpu-family", "g6")
+def test_deploy_says_how_large_machines_and_queues_are(account, say):
+    code, out, _ = say("cloud", *DEPLOY, "--largest-vcpus", "8", "--gpu-family", "g6")
     assert code == 0
     assert "8 vCPUs; AWS may exceed a queue by one of them: 288 vCPUs in all at most" in out
     project = read_project()
@@ -146,21 +136,21 @@ def test_deploy_says_how_large_machines_and_queues_are(account, capsys):
     }
     # First the image, then a run.
     assert out.index("rlzoo-plus cloud build") < out.index("rlzoo-plus train")
-    _, out, _ = _cloud(capsys, "deploy", "--yes", "--max-vcpus", "2", "--gpu-family", "g6.12xlarge")
+    _, out, _ = say("cloud", "deploy", "--yes", "--max-vcpus", "2", "--gpu-family", "g6.12xlarge")
     assert "48 vCPUs; AWS may exceed a queue by one of them: 62 vCPUs in all at most" in out
 
 
 @pytest.mark.slow
-def test_deploy_again_updates_the_project_in_use(account, capsys):
+def test_deploy_again_updates_the_project_in_use(account, say):
     # That values are kept is tested in test_stack_progress.py; moto forgets them.
-    _cloud(capsys, *DEPLOY)
-    code, out, _ = _cloud(capsys, "deploy", "--yes", "--bid-percentage", "60")
+    say("cloud", *DEPLOY)
+    code, out, _ = say("cloud", "deploy", "--yes", "--bid-percentage", "60")
     assert (code, "updates project lab" in out) == (0, True)
     assert read_project().bid_percentage == 60
 
 
-def test_deploy_makes_the_roles_that_aws_services_need(account, capsys):
-    _cloud(capsys, *DEPLOY)
+def test_deploy_makes_the_roles_that_aws_services_need(account, say):
+    say("cloud", *DEPLOY)
     roles = aws.client("iam").list_roles()["Roles"]
     services = {role["Path"] for role in roles if role["Path"].startswith("/aws-service-role/")}
     for service in ("batch", "ecs", "spot", "ec2fleet"):
@@ -175,48 +165,48 @@ def test_deploy_makes_the_roles_that_aws_services_need(account, capsys):
         (("--subnets", "subnet-0"), "cannot look for the network of the machines"),
     ],
 )
-def test_each_mistake_is_one_line_and_makes_nothing(account, capsys, given, mend):
-    code, _, err = _cloud(capsys, *DEPLOY, *given)
+def test_each_mistake_is_one_line_and_makes_nothing(account, say, given, mend):
+    code, _, err = say("cloud", *DEPLOY, *given)
     assert (code, err.count("\n")) == (2, 1)
     assert mend in err
     assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
 
 
-def test_deploy_without_a_default_network_says_how_to_make_one(account, capsys):
+def test_deploy_without_a_default_network_says_how_to_make_one(account, say):
     for subnet in default_network()[1]:
         aws.client("ec2").delete_subnet(SubnetId=subnet)
-    code, _, err = _cloud(capsys, *DEPLOY)
+    code, _, err = say("cloud", *DEPLOY)
     assert (code, "aws ec2 create-default-vpc" in err) == (2, True)
 
 
 @pytest.mark.parametrize("verb", ["deploy", "use", "status", "destroy"])
-def test_without_credentials_every_verb_says_how_to_get_some(account, monkeypatch, capsys, verb):
+def test_without_credentials_every_verb_says_how_to_get_some(account, monkeypatch, say, verb):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     aws.forget_clients()
     words = ["--project", NAME] if verb == "deploy" else [NAME]
-    code, _, err = _cloud(capsys, verb, *words)
+    code, _, err = say("cloud", verb, *words)
     assert (code, err.count("\n"), "aws sso login" in err) == (2, 1, True)
 
 
-def test_use_remembers_a_project_that_exists(monkeypatch, capsys):
+def test_use_remembers_a_project_that_exists(monkeypatch, say):
     with deployed_project(monkeypatch) as project:
         monkeypatch.delenv("RLZOO_PROJECT")
-        assert "no project is chosen" in _cloud(capsys, "status")[2]
-        assert "there is no project 'other'" in _cloud(capsys, "use", "other")[2]
-        assert "no project is chosen" in _cloud(capsys, "status")[2]
-        code, out, _ = _cloud(capsys, "use", NAME)
+        assert "no project is chosen" in say("cloud", "status")[2]
+        assert "there is no project 'other'" in say("cloud", "use", "other")[2]
+        assert "no project is chosen" in say("cloud", "status")[2]
+        code, out, _ = say("cloud", "use", NAME)
         assert (code, project.store in out) == (0, True)
         assert read_project() == project
 
 
-def test_status_shows_what_costs_with_dollars_a_day(monkeypatch, capsys):
+def test_status_shows_what_costs_with_dollars_a_day(monkeypatch, say):
     with deployed_project(monkeypatch) as project:
         ours = _start_instance(project, project_tags(NAME))
         _start_instance(project, {"Project": NAME})
         _start_instance(project, project_tags("lab-two"))
-        code, out, _ = _cloud(capsys, "status")
-        data = json.loads(_cloud(capsys, "status", "--json")[1])
+        code, out, _ = say("cloud", "status")
+        data = json.loads(say("cloud", "status", "--json")[1])
     assert code == 0
     found = {item["kind"]: item for item in data["items"]}
     assert set(found) == {"instance", "bucket"}
@@ -227,7 +217,7 @@ def test_status_shows_what_costs_with_dollars_a_day(monkeypatch, capsys):
     assert f"project {NAME} in us-east-1: stack CREATE_COMPLETE" in out
 
 
-def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, capsys):
+def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, say):
     with deployed_project(monkeypatch) as project:
         ours = _start_instance(project, project_tags(NAME))
         others = _start_instance(project, project_tags("lab-two"))
@@ -237,7 +227,7 @@ def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, caps
             tags=project_tags(NAME),
             containerProperties={"image": "x", "command": [], "vcpus": 1, "memory": 64},
         )["jobDefinitionArn"]
-        code, out, err = _cloud(capsys, "destroy")
+        code, out, err = say("cloud", "destroy")
         assert (code, "Add --yes" in err) == (2, True)
         assert f"leaves the bucket {project.store[5:]}" in out
         assert _states(ours, others) == ["running", "running"]
@@ -245,7 +235,7 @@ def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, caps
         (policy,) = [p for p in _policies() if "UserPolicy" in p]
         aws.client("iam").attach_user_policy(UserName="ada", PolicyArn=policy)
         detach_policies()
-        code, out, err = _cloud(capsys, "destroy", "--yes")
+        code, out, err = say("cloud", "destroy", "--yes")
         assert (code, err) == (0, "")
         assert _states(ours, others) == ["terminated", "running"]
         assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
@@ -257,7 +247,7 @@ def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, caps
         attached = aws.client("iam").list_attached_user_policies(UserName="ada")
         assert attached["AttachedPolicies"] == []
         assert f"aws s3 rb --force {project.store}" in out
-        assert "nothing to do" in _cloud(capsys, "destroy", "--yes")[1]
+        assert "nothing to do" in say("cloud", "destroy", "--yes")[1]
 
 
 def _policies():

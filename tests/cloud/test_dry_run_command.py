@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.cloud import cloud_launcher as launcher
-from rlzoo_plus.cloud import launch_plan as plan
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.sweeps.estimate import JobTime
 
@@ -66,18 +65,6 @@ def test_without_an_account_a_sweep_is_refused_with_a_mend(without_account, caps
     assert code == 2
     assert "cloud deploy" in text or "pip install 'rlzoo-plus[aws]'" in text
     assert list(Path(without_account).iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.training
-@pytest.mark.parametrize("command", [("train", "-m"), ("doctor", "--probe", "2")])
-def test_a_dry_run_measures_here(command, without_account, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "PROBE_S", 2.0)
-    code, text = _run(capsys, *command, *SWEEP, "infra.dry_run=true")
-    assert code == 0
-    assert "as fast as here" in text
-    assert "nothing was started, and nobody was asked" in text
-    assert [path.name for path in Path(without_account).iterdir()] == []
 
 
 @pytest.mark.training

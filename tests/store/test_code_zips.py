@@ -286,7 +286,7 @@ def test_a_damaged_zip_is_only_ever_refused(tmp_path):
     """Bytes are changed at random: what comes is the same files, or a refusal."""
     whole = zip_files({"a.py": b"one", "b/c.py": b"two" * 9})
     draw, zipped, refused = random.Random(0), tmp_path / "x.zip", 0
-    for number in range(2000):
+    for number in range(500):
         data = bytearray(whole)
         for _ in range(draw.choice((1, 1, 3))):
             data[draw.randrange(len(data))] = draw.randrange(256)
@@ -297,7 +297,7 @@ def test_a_damaged_zip_is_only_ever_refused(tmp_path):
         except DamagedFolderError:
             refused += 1
         shutil.rmtree(folder, ignore_errors=True)
-    assert refused > 1000
+    assert refused > 250
     assert sorted(os.listdir(tmp_path)) == ["x.zip"]
 
 

@@ -28,7 +28,7 @@ RUN = "sweep/a"
 NAME = lease_name(RUN)
 # In requests: with each, the clock of the store below goes on by one.
 EXPIRES = 12.0
-N_ORDERS, N_REQUESTS, N_WORKERS, N_USERS = 60, 500, 3, 2
+N_ORDERS, N_REQUESTS, N_WORKERS, N_USERS = 30, 500, 3, 2
 
 
 class OverError(BaseException):

@@ -1,7 +1,6 @@
 """`pull --best` trusts what policies do here, not what records say of them."""
 
 import json
-import random
 import shutil
 
 import numpy as np
@@ -13,7 +12,6 @@ from rlzoo_plus.analysis.progress import about_run, read_report
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs import best as best_module
 from rlzoo_plus.runs.best import find_best
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.store.contract import StoreError, open_store
@@ -39,13 +37,6 @@ def policies(tmp_path_factory):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def store(here):
     return open_store(here / "store")
 
@@ -65,17 +56,11 @@ def _returns(value):
     return {"step": 512, "mean_return": value, "iqm_return": value}
 
 
-def _say(capsys, *arguments):
-    code = run_verb("pull", [str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def test_the_best_policy_is_brought_however_bad_its_record(store, policies, here, capsys):
+def test_the_best_policy_is_brought_however_bad_its_record(store, policies, here, say):
     _put(store, "sweep/poor", policies / "poor", best=_returns(499))
     _put(store, "sweep/good", policies / "good", best=_returns(20))
     _claim(store, "sweep/begun", {"state": "running", "env": "cartpole", "algo": "ppo"})
-    code, out, err = _say(capsys, store.url, "--best", "env=cartpole", *EPISODES)
+    code, out, err = say("pull", store.url, "--best", "env=cartpole", *EPISODES)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "2 finished runs on cartpole; not finished: running (1)"
@@ -104,18 +89,18 @@ def test_the_figures_are_those_of_evaluate(store, policies):
     assert 0 < second.behind.low < second.behind.value < second.behind.high
 
 
-def test_two_copies_of_a_policy_are_a_tie(store, policies, here, capsys):
+def test_two_copies_of_a_policy_are_a_tie(store, policies, here, say):
     _put(store, "sweep/a", policies / "good", best=_returns(480))
     _put(store, "sweep/b", policies / "good", best=_returns(490))
     _put(store, "sweep/c", policies / "poor", best=_returns(470))
-    code, out, _ = _say(capsys, store.url, "--best", "--json", *EPISODES)
+    code, out, _ = say("pull", store.url, "--best", "--json", *EPISODES)
     said = json.loads(out)
     assert code == 0
     assert sorted(said["tied"]) == ["sweep/a", "sweep/b"]
     assert said["winner"] == "sweep/b"
     assert said["runs"][1]["behind"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert said["path"] == "outputs/sweep/b"
-    code, out, _ = _say(capsys, store.url, "--best", *EPISODES, "--to", here / "again")
+    code, out, _ = say("pull", store.url, "--best", *EPISODES, "--to", here / "again")
     assert "cannot be told apart: the interval of their difference contains 0" in out
     assert "taken: sweep/b, the best of them by record" in out
     assert (here / "again/config.yaml").is_file()
@@ -128,14 +113,14 @@ def test_a_sweep_of_a_store_is_searched_alone(store, policies):
     assert [played.candidate.run for played in best.played] == ["one/poor"]
 
 
-def test_in_s3_a_pushed_run_is_found_with_its_checkpoints(policies, here, monkeypatch, capsys):
+def test_in_s3_a_pushed_run_is_found_with_its_checkpoints(policies, here, monkeypatch, capsys, say):
     with s3_server(monkeypatch) as url:
         for name in ("poor", "good"):
             run_verb("push", [str(policies / name), url, "--name", f"sweep/{name}"])
             (policies / name / ".store.json").unlink()
         capsys.readouterr()
-        code, out, _ = _say(
-            capsys, f"{url}/sweep", "--best", "algo=ppo", *EPISODES, "--state", "--to", "mine"
+        code, out, _ = say(
+            "pull", f"{url}/sweep", "--best", "algo=ppo", *EPISODES, "--state", "--to", "mine"
         )
         assert code == 0
         assert "best: sweep/good" in out
@@ -161,12 +146,12 @@ def test_success_is_compared_where_it_is_reported(store, policies, here):
         (["--to", ".", "env=cartpole"], ". exists. Choose another directory"),
     ],
 )
-def test_a_mistake_is_one_line(store, here, capsys, filters, said):
+def test_a_mistake_is_one_line(store, here, say, filters, said):
     for number in range(2):
         _claim(store, f"s/{number}", {"env": "cartpole", "algo": "ppo", "best": _returns(1)})
     _claim(store, "s/2", {"env": "pendulum", "algo": "a2c", "best": _returns(1)})
     _claim(store, "s/3", {"env": "hopper", "algo": "a2c", "state": "failed"})
-    code, out, err = _say(capsys, store.url, "--best", *filters)
+    code, out, err = say("pull", store.url, "--best", *filters)
     assert (code, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
@@ -174,9 +159,9 @@ def test_a_mistake_is_one_line(store, here, capsys, filters, said):
 
 
 @pytest.mark.parametrize("url", ["nothing", "s3:/", "store/gone/sweep"])
-def test_a_store_without_runs_is_one_line_and_stays_as_it_is(here, capsys, url):
+def test_a_store_without_runs_is_one_line_and_stays_as_it_is(here, say, url):
     (here / "store").mkdir()
-    code, _, err = _say(capsys, url, "--best")
+    code, _, err = say("pull", url, "--best")
     assert code == 2
     assert err.count("\n") == 1
     assert [path.name for path in here.iterdir() if path.name != "cache"] == ["store"]
@@ -207,10 +192,10 @@ def _hostile(**changes):
         b"0" * 10**6,
     ],
 )
-def test_a_hostile_record_is_passed_over(store, policies, record, capsys):
+def test_a_hostile_record_is_passed_over(store, policies, record, say):
     _put(store, "sweep/good", policies / "good")
     store.put("live/sweep/evil.json", record)
-    code, out, err = _say(capsys, store.url, "--best", "algo=ppo", *EPISODES)
+    code, out, err = say("pull", store.url, "--best", "algo=ppo", *EPISODES)
     assert (code, err) == (0, "")
     assert "best: sweep/good" in out
     assert "\x1b" not in out
@@ -241,12 +226,12 @@ def _no_files(path, store):
 
 
 @pytest.mark.parametrize("forge", [_climb, _another_algorithm, _target, _other_policy, _no_files])
-def test_a_hostile_run_makes_room_for_the_next(store, policies, here, forge, capsys):
+def test_a_hostile_run_makes_room_for_the_next(store, policies, here, forge, say):
     _put(store, "sweep/evil", policies / "good", best=_returns(1e308))
     _put(store, "sweep/good", policies / "good")
     forge(policies / "good", store)
     before = sorted(path.name for path in here.iterdir())
-    code, out, err = _say(capsys, store.url, "--best", "--top", 1, *EPISODES)
+    code, out, err = say("pull", store.url, "--best", "--top", 1, *EPISODES)
     assert (code, err) == (0, "")
     (note,) = (line for line in out.splitlines() if line.startswith("note: "))
     assert note.startswith("note: left out: sweep/evil: ")
@@ -270,7 +255,7 @@ def test_a_run_too_large_for_here_is_left_out(store, policies, monkeypatch):
     assert "10000000000 bytes" in best.notes[0]
 
 
-def test_code_of_a_run_is_imported_only_with_trust(store, policies, here, capsys):
+def test_code_of_a_run_is_imported_only_with_trust(store, policies, here, say):
     _put(store, "sweep/own", policies / "good", best=_returns(1e308))
     _put(store, "sweep/good", policies / "good")
     text = (policies / "good/config.yaml").read_text()
@@ -278,7 +263,7 @@ def test_code_of_a_run_is_imported_only_with_trust(store, policies, here, capsys
     assert changed != text
     store.put("runs/sweep/own/config.yaml", changed.encode())
     (here / "evil_package.py").write_text("open('imported', 'w').close()")
-    code, _, err = _say(capsys, store.url, "--best", *EPISODES)
+    code, _, err = say("pull", store.url, "--best", *EPISODES)
     assert code == 2
     assert "evil_package" in err
     assert "add --trust" in err
@@ -296,34 +281,3 @@ def test_different_environments_are_told(store, policies, here):
     store.put("runs/sweep/b/config.yaml", changed.encode())
     best = find_best(store.url, episodes=20)
     assert any("environments differ (time_limit)" in note for note in best.notes)
-
-
-@pytest.mark.slow
-def test_the_right_one_of_3000_runs_is_found(here, policies, monkeypatch):
-    """One listing for each 1,000 runs, each record once, and the files of three runs."""
-    with s3_server(monkeypatch) as url:
-        store = open_store(url)
-        draw, names = random.Random(0), [f"sweep/r{number:04d}" for number in range(3000)]
-        for name in names[3:]:
-            env = draw.choice(("cartpole", "pendulum", "hopper"))
-            state = draw.choice(("finished", "finished", "failed", "running"))
-            about = {"env": env, "algo": "ppo", "seed": draw.randrange(9), "steps": 10**6}
-            _claim(store, name, {**about, "state": state, "best": _returns(draw.gauss(200, 50))})
-        _put(store, names[0], policies / "poor", best=_returns(900))
-        _put(store, names[1], policies / "good", best=_returns(800))
-        _put(store, names[2], policies / "poor", best=_returns(700))
-        requests = []
-        monkeypatch.setattr(best_module, "open_store", lambda _: store)
-        store._client.meta.events.register(
-            "before-call.s3", lambda model, **_: requests.append(model.name)
-        )
-        best = find_best(f"{url}", env="cartpole", episodes=20)
-        assert best.winner.candidate.run == names[1]
-        assert best.n_tied == 1
-        first = len(requests)
-        assert requests.count("ListObjectsV2") <= 3 + 2 * 3
-        assert first < 3100
-        requests.clear()
-        find_best(url, env="cartpole", episodes=20)
-        # Nothing changed: the records and the runs are here.
-        assert requests == ["ListObjectsV2"] * (3 + 3)

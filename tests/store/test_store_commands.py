@@ -6,11 +6,9 @@ import shutil
 import time
 
 import pytest
-from support.stores import s3_server
 from support.training import make_config
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.store.contract import StoreError
 
@@ -29,26 +27,17 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def url(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    with s3_server(monkeypatch) as made:
-        yield made
-
-
-def _say(capsys, verb, *arguments):
-    code = run_verb(verb, [str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
+def url(here, s3):
+    return s3.url
 
 
 @pytest.mark.training
-def test_a_run_goes_to_s3_and_comes_back_to_be_resumed(trained, url, tmp_path, capsys):
-    code, out, _ = _say(capsys, "push", trained, url)
+def test_a_run_goes_to_s3_and_comes_back_to_be_resumed(trained, url, tmp_path, say):
+    code, out, _ = say("push", trained, url)
     assert code == 0
     run_url = out.splitlines()[-1]
     assert run_url == f"{url}/runs/ppo/first"
-    code, out, _ = _say(capsys, "pull", run_url, "--state", "--to", tmp_path / "back")
+    code, out, _ = say("pull", run_url, "--state", "--to", tmp_path / "back")
     assert code == 0
     assert f"rlzoo-plus resume {tmp_path / 'back'}" in out
     old, new = RunDir(trained), RunDir(tmp_path / "back")
@@ -59,28 +48,28 @@ def test_a_run_goes_to_s3_and_comes_back_to_be_resumed(trained, url, tmp_path, c
 
 
 @pytest.mark.training
-def test_runs_of_a_store_are_listed_evaluated_and_exported(trained, url, tmp_path, capsys):
-    _say(capsys, "push", trained, url, "--name", "sweep/a")
-    code, out, _ = _say(capsys, "runs", url, "--json")
+def test_runs_of_a_store_are_listed_evaluated_and_exported(trained, url, tmp_path, say):
+    say("push", trained, url, "--name", "sweep/a")
+    code, out, _ = say("runs", url, "--json")
     (listed,) = json.loads(out)
     assert (code, listed["path"], listed["state"]) == (0, f"{url}/runs/sweep/a", "finished")
-    _, out, _ = _say(capsys, "runs", url)
+    _, out, _ = say("runs", url)
     assert out.splitlines()[1].split()[-1] == f"{url}/runs/sweep/a"
     for words in (["--algo", "sac"], ["--state", "died"]):
-        assert f"runs in {url}/runs matches" in _say(capsys, "runs", url, *words)[1]
-    assert f"No run in {url}/empty/runs yet" in _say(capsys, "runs", f"{url}/empty")[1]
-    code, out, _ = _say(capsys, "evaluate", listed["path"], "--episodes", 2, "--n-envs", 1)
+        assert f"runs in {url}/runs matches" in say("runs", url, *words)[1]
+    assert f"No run in {url}/empty/runs yet" in say("runs", f"{url}/empty")[1]
+    code, out, _ = say("evaluate", listed["path"], "--episodes", 2, "--n-envs", 1)
     assert code == 0
     assert "mean return" in out
-    code, out, _ = _say(capsys, "export", listed["path"], "--format", "sb3")
+    code, out, _ = say("export", listed["path"], "--format", "sb3")
     # Not into the cache.
     assert (tmp_path / "export/best/model.zip").is_file()
     assert code == 0
 
 
 @pytest.mark.training
-def test_the_cache_follows_the_store(trained, url, tmp_path, capsys):
-    _say(capsys, "push", trained, url, "--name", "sweep/a")
+def test_the_cache_follows_the_store(trained, url, tmp_path, say):
+    say("push", trained, url, "--name", "sweep/a")
     first = Run.open(f"{url}/runs/sweep/a").path
     assert Run.open(f"{url}/runs/sweep/a").path == first
     from rlzoo_plus.store.contract import open_store
@@ -89,20 +78,20 @@ def test_the_cache_follows_the_store(trained, url, tmp_path, capsys):
     changed = json.dumps({**status, "state": "failed"}).encode()
     open_store(url).put("runs/sweep/a/status.json", changed)
     assert RunDir(Run.open(f"{url}/runs/sweep/a").path).read_status()["state"] == "failed"
-    _, out, _ = _say(capsys, "runs", url, "--json")
+    _, out, _ = say("runs", url, "--json")
     assert json.loads(out)[0]["state"] == "failed"
 
 
 @pytest.mark.training
-def test_what_was_pushed_says_how_far_it_is(trained, tmp_path, capsys):
-    assert _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
+def test_what_was_pushed_says_how_far_it_is(trained, tmp_path, say):
+    assert say("push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
     record = json.loads((tmp_path / "store/live/sweep/a.json").read_text())
     assert (record["state"], record["steps"], record["env"]) == ("finished", 64, "pendulum")
     assert record["best"]["step"] == 64
 
 
 @pytest.mark.training
-def test_a_push_keeps_its_lease_however_long_it_takes(trained, tmp_path, capsys, monkeypatch):
+def test_a_push_keeps_its_lease_however_long_it_takes(trained, tmp_path, say, monkeypatch):
     from rlzoo_plus.store.folder import FolderStore
     from rlzoo_plus.store.sync import RunSync
 
@@ -117,16 +106,16 @@ def test_a_push_keeps_its_lease_however_long_it_takes(trained, tmp_path, capsys,
 
     monkeypatch.setitem(RunSync.__init__.__kwdefaults__, "beat_s", 0.05)
     monkeypatch.setattr(FolderStore, "put", put_after_beats)
-    assert _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
+    assert say("push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
 
 
 @pytest.mark.training
-def test_a_run_that_a_worker_trains_is_not_pushed_over(trained, url, capsys):
+def test_a_run_that_a_worker_trains_is_not_pushed_over(trained, url, say):
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.lease import RunLease
 
     assert RunLease(open_store(url), "sweep/a", "worker").claim({})
-    code, _, err = _say(capsys, "push", trained, url, "--name", "sweep/a")
+    code, _, err = say("push", trained, url, "--name", "sweep/a")
     assert code == 2
     assert "a worker trains this run now" in err
 
@@ -141,8 +130,8 @@ def test_a_run_that_a_worker_trains_is_not_pushed_over(trained, url, capsys):
         ("push", ["gone", "s3://bucket"], "no such directory"),
     ],
 )
-def test_a_mistake_is_one_line(url, capsys, verb, arguments, text):
-    code, _, err = _say(capsys, verb, *arguments)
+def test_a_mistake_is_one_line(url, say, verb, arguments, text):
+    code, _, err = say(verb, *arguments)
     assert code == 2
     assert err.startswith("error: ")
     assert text in err
@@ -150,8 +139,8 @@ def test_a_mistake_is_one_line(url, capsys, verb, arguments, text):
 
 
 @pytest.mark.training
-def test_every_verb_says_the_address_of_a_store_as_it_was_typed(trained, url, capsys):
-    _say(capsys, "push", trained, url, "--name", "sweep/a")
+def test_every_verb_says_the_address_of_a_store_as_it_was_typed(trained, url, say):
+    say("push", trained, url, "--name", "sweep/a")
     run, empty = f"{url}/runs/sweep/a", f"{url}/empty"
     commands = [
         *(("runs", url), ("runs", url, "--algo", "sac"), ("runs", empty)),
@@ -162,19 +151,19 @@ def test_every_verb_says_the_address_of_a_store_as_it_was_typed(trained, url, ca
         ("plot", url, "--out", f"{url}/a.png"),
     ]
     for words in commands:
-        _, out, err = _say(capsys, *words)
+        _, out, err = say(*words)
         assert url in out + err, words
         assert "Traceback" not in err, words
         assert not re.search(r"s3:/(?!/)|/cache/", out + err), (words, out + err)
 
 
-def test_a_run_that_is_not_there_is_one_line(url, capsys):
-    code, _, err = _say(capsys, "evaluate", f"{url}/runs/sweep/a")
+def test_a_run_that_is_not_there_is_one_line(url, say):
+    code, _, err = say("evaluate", f"{url}/runs/sweep/a")
     assert code == 1
     assert err == f"error: {url} has no run 'sweep/a'\n"
 
 
-def test_links_in_a_run_are_not_followed(url, tmp_path, capsys):
+def test_links_in_a_run_are_not_followed(url, tmp_path, say):
     secret = tmp_path / "secret"
     secret.write_text("mine")
     run = tmp_path / "evil"
@@ -183,7 +172,7 @@ def test_links_in_a_run_are_not_followed(url, tmp_path, capsys):
     RunDir(run).start(config.model_dump(), "train", {})
     (run / "metrics.jsonl").symlink_to(secret)
     (run / "monitor").symlink_to(tmp_path, target_is_directory=True)
-    code, _, _ = _say(capsys, "push", run, tmp_path / "store", "--name", "sweep/a")
+    code, _, _ = say("push", run, tmp_path / "store", "--name", "sweep/a")
     assert code == 0
     sent = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.is_file())
     assert [name for name in sent if not name.startswith(".")] == [
@@ -193,12 +182,12 @@ def test_links_in_a_run_are_not_followed(url, tmp_path, capsys):
 
 @pytest.mark.training
 @pytest.mark.parametrize("linked", ["best", "checkpoints", "checkpoints/000000000064"])
-def test_a_linked_folder_of_a_run_is_refused(trained, tmp_path, capsys, linked):
+def test_a_linked_folder_of_a_run_is_refused(trained, tmp_path, say, linked):
     run = tmp_path / "evil"
     shutil.copytree(trained, run)
     shutil.rmtree(run / linked)
     (run / linked).symlink_to(trained / linked, target_is_directory=True)
-    code, _, err = _say(capsys, "push", run, tmp_path / "store", "--name", "sweep/a")
+    code, _, err = say("push", run, tmp_path / "store", "--name", "sweep/a")
     assert code == 2
     assert "is a link or not a plain file" in err
     zipped = "best.zip" if linked == "best" else "000000000064.zip"
@@ -206,20 +195,20 @@ def test_a_linked_folder_of_a_run_is_refused(trained, tmp_path, capsys, linked):
 
 
 @pytest.mark.training
-def test_a_push_that_failed_can_be_repeated_at_once(trained, tmp_path, capsys, monkeypatch):
+def test_a_push_that_failed_can_be_repeated_at_once(trained, tmp_path, say, monkeypatch):
     def fail(mirror):
         raise StoreError("gone")
 
     with monkeypatch.context() as patch:
         patch.setattr("rlzoo_plus.store.mirror.RunMirror.push", fail)
-        code, _, err = _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")
+        code, _, err = say("push", trained, tmp_path / "store", "--name", "sweep/a")
     assert (code, err) == (1, "error: gone\n")
-    assert _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
+    assert say("push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
 
 
-def test_without_boto3_the_extra_is_named(monkeypatch, capsys):
+def test_without_boto3_the_extra_is_named(monkeypatch, say):
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
     monkeypatch.delitem(__import__("sys").modules, "rlzoo_plus.store.s3", raising=False)
-    code, _, err = _say(capsys, "runs", "s3://bucket/lab")
+    code, _, err = say("runs", "s3://bucket/lab")
     assert code == 2
     assert "pip install 'rlzoo_plus[aws]'" in err

@@ -3,9 +3,9 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
+from support.processes import wait_for
 from support.training import tiny_config
 
 from rlzoo_plus.artifacts import records
@@ -76,7 +76,8 @@ def test_a_job_that_runs_elsewhere_is_waited_for(book, jobs):
     lock.acquire()
 
     def finish_elsewhere():
-        time.sleep(1.0)
+        # The controller has nothing left but to wait.
+        wait_for(jobs[1].is_finished)
         from rlzoo_plus.testing.jobs import finish
 
         finish({"config": jobs[0].config.model_dump(mode="json"), "command": "elsewhere"})

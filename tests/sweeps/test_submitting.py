@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 from support.pretended_worker import fail, finish, wait_for_request, worker_in_a_thread
 from support.processes import wait_for
-from support.stores import KINDS, s3_server
 from support.training import make_config
 
 import rlzoo_plus as rz
@@ -38,22 +37,18 @@ TINY = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=KINDS)
-def url(request, tmp_path, monkeypatch):
+@pytest.fixture
+def url(store, tmp_path, monkeypatch):
+    """Return the URL of an empty store, of each kind; the working directory is the test's own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    if request.param == "folder":
-        yield str(tmp_path / "shared")
-        return
-    with s3_server(monkeypatch) as made:
-        yield made
+    return store.url
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(folder, tmp_path, monkeypatch):
+    """Return an empty store in a folder; the working directory is the test's own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return str(tmp_path / "shared")
+    return folder.url
 
 
 def train(url, *words):
@@ -250,6 +245,19 @@ def test_code_that_cannot_be_sent_is_told_before_anything_is_written(folder, tmp
         train(folder, "seed=1", f"infra.code=[{outside}]")
     assert not (tmp_path / "outputs").exists()
     assert not list(open_store(folder).list("submissions/"))
+
+
+def test_own_code_that_workers_lack_is_named_until_it_goes_along(
+    folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_robots").mkdir()
+    (tmp_path / "my_robots" / "__init__.py").touch()
+    words = ("seed=1", "infra.wait=false", "env.packages=[support.tiny_envs,my_robots]")
+    train(folder, *words)
+    assert "workers need my_robots from here: infra.code=[my_robots]" in capsys.readouterr().out
+    train(folder, *words, "infra.code=[my_robots]")
+    assert "from here" not in capsys.readouterr().out
 
 
 def test_runs_elsewhere_are_drawn_as_those_here():

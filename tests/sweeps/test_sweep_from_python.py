@@ -1,16 +1,11 @@
 """`rz.sweep`: the command's sweep from Python, in a plain script, without its signals and words."""
 
-import json
 import signal
-import subprocess
 import sys
 
 import pytest
-from support.processes import PLUS, environ_of_tests
 
 import rlzoo_plus as rz
-from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.doctor.digests import run_digests
 
 TINY = [
     "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "device=cpu",
@@ -70,41 +65,3 @@ def test_a_sweep_runs_in_this_process_and_is_held(here, capsys, monkeypatch):
 
 def rows_of(table, column):
     return [row[column] for row in table] if isinstance(table, list) else table[column]
-
-
-SCRIPT = """
-import sys
-print("from the beginning")
-import rlzoo_plus as rz
-runs = rz.sweep({words!r}, seed=range(2))
-print(len(runs), len(runs.summary()), runs.failed)
-"""
-
-
-@pytest.mark.slow
-def test_a_plain_script_makes_the_commands_runs_and_again_only_what_is_missing(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT.format(words=TINY))
-
-    def run(*command, folder):
-        folder.mkdir(exist_ok=True)
-        done = subprocess.run(
-            command, cwd=folder, env=environ_of_tests(), capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    python, plus = tmp_path / "python", tmp_path / "command"
-    out = run(sys.executable, "../script.py", folder=python)
-    assert out.count("from the beginning") == 1
-    assert out.splitlines()[-1] == "2 1 {}"
-    run(*PLUS, "train", "-m", *TINY, "seed=range(0,2)", folder=plus)
-    files = sorted(file.parent for file in python.glob("outputs/sweeps/default/*/*/*/result.json"))
-    assert len(files) == 2
-    for path in files:
-        twin = plus / path.relative_to(python)
-        assert run_digests(RunDir(path)) == run_digests(RunDir(twin))
-    (files[0] / "status.json").write_text(json.dumps({"state": "failed", "message": "lost"}))
-    before = (files[1] / "result.json").stat().st_mtime_ns
-    out = run(sys.executable, "../script.py", folder=python)
-    assert "2 1 {}" in out
-    assert (files[1] / "result.json").stat().st_mtime_ns == before

@@ -1,9 +1,6 @@
 """Experiment files: the run that a file gives is the run that it was written for."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,7 +11,6 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.load import load
 from rlzoo_plus.tuning.experiment_file import experiment_name, write_experiment
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADER = ["The best trial of a study.", "Use: python train.py experiment=best"]
 
 
@@ -212,15 +208,3 @@ def test_it_can_be_written_while_hydra_is_at_work(target):
     run_hydra(job, ["seed=6"])
     assert seen == [True]
     assert trained_again(target).seed == 6
-
-
-@pytest.mark.training
-def test_train_takes_the_file(target):
-    overrides = ["algo=ppo", "env=cartpole_bullet", "num_threads=1", "seed=9", "gamma=0.9"]
-    config = load([*overrides[:-1], "algo.hyperparams.gamma=0.9"])
-    write_experiment(target, config, HEADER)
-    words = ["experiment=best", "--config-dir", str(target.parent.parent), "--cfg", "job"]
-    command = [sys.executable, str(ROOT / "train.py"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=target.parent)
-    shown = yaml.safe_load(done.stdout)
-    assert (shown["seed"], shown["algo"]["hyperparams"]["gamma"]) == (9, 0.9)

@@ -35,6 +35,15 @@ EVIL = [
     "++network.activation=evil\\.Activation",
     "vec_env=evil.VecEnv",
     "eval.metrics=[evil.Metric]",
+    "algo.packages=[evil]",
+    "++hydra.run.dir=/",
+    "hydra/launcher=evil",
+    "env.id=GymV21Environment-v0",
+    "env=../../evil",
+    "env.kwargs.x=$\\{oc.env\\:PGPASSWORD\\}",
+    "env.kwargs.render_mode=human",
+    "network/evil@network.x=y",
+    "--config-dir",
 ]
 CHOICE = {"callbacks": "choice([], [mine.Callback])"}
 

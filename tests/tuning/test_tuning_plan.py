@@ -86,3 +86,32 @@ def test_a_space_of_no_configuration_is_told_before_the_study():
 
 def test_one_draw_that_is_a_configuration_is_enough():
     check_draws(plan_of("hpo=ppo", "algo.hyperparams.n_epochs=0,-1,3"))
+
+
+def test_mistakes_are_told_before_anything_is_written(answer, in_process):
+    words = ("-m", "hpo=ppo", "env=cartpole_bullet")
+    mistakes = {
+        "env=cartpole,pendulum": "a study has one value of it",
+        "seed=0,1": "hpo.seeds=3",
+        "hpo.sampler=tpee": "Did you mean 'tpe'",
+        "hpo.objectives={late_retrun: maximize}": "late_return",
+        "hpo.storage=sqlite:///x.db": "not supported",
+        "hpo.storage=postgresql://me:secret@host/db": "PGPASSWORD",
+        "hpo.space.algo.hyperparams.gama=null": "",
+        "hpo.n_timesteps=10000000": "longer than",
+        "eval.every_steps=null": "a study has no objective",
+        "hpo.pruner_options={n_startup=3}": "n_startup",
+        "device=cuda:9": "cuda",
+    }
+    for word, said in mistakes.items():
+        code, text = answer("train", *words, word)
+        assert code == 2, word
+        assert said in text, text
+        assert "secret" not in text
+        assert "Traceback" not in text
+        assert not (in_process / "outputs").exists(), word
+
+
+def test_a_single_run_does_not_tune(answer):
+    code, text = answer("train", "hpo=ppo")
+    assert (code, "add -m" in text) == (2, True)

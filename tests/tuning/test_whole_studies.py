@@ -172,30 +172,3 @@ def test_two_controllers_share_a_study_in_a_database(start, tune, folder, postgr
     finished = [v for v in views(folder) if v.state in (TrialState.DONE, TrialState.PRUNED)]
     # Each directory belongs to one trial: none was trained twice.
     assert len({view.folder for view in finished}) == 6
-
-
-def test_mistakes_are_told_before_anything_is_written(call, tune, tmp_path):  # noqa: F811
-    mistakes = {
-        "env=cartpole,pendulum": "a study has one value of it",
-        "seed=0,1": "hpo.seeds=3",
-        "hpo.sampler=tpee": "Did you mean 'tpe'",
-        "hpo.objectives={late_retrun: maximize}": "late_return",
-        "hpo.storage=sqlite:///x.db": "not supported",
-        "hpo.storage=postgresql://me:secret@host/db": "PGPASSWORD",
-        "hpo.space.algo.hyperparams.gama=null": "",
-        "hpo.n_timesteps=10000000": "longer than",
-        "eval.every_steps=null": "a study has no objective",
-        "hpo.pruner_options={n_startup=3}": "n_startup",
-        "device=cuda:9": "cuda",
-    }
-    for word, said in mistakes.items():
-        text = call(*tune, *SHORT, word, code=2)
-        assert said in text, text
-        assert "secret" not in text
-        assert "Traceback" not in text
-        assert not (tmp_path / "outputs").exists(), word
-
-
-def test_a_single_run_does_not_tune(call):  # noqa: F811
-    text = call(*PLUS, "train", "hpo=ppo", code=2)
-    assert "add -m" in text

@@ -177,44 +177,6 @@ def test_a_share_that_is_none_is_refused(store, worker, caplog, share):
     assert "no amount above 0" in caplog.text
 
 
-@pytest.mark.slow
-@pytest.mark.training
-def test_a_budget_ends_all_runs_half_way_and_a_larger_one_finishes_the_same_bits(tmp_path):
-    """The price is such that a share lasts for half of the training that a run needs."""
-    small = ("n_timesteps=8192", "checkpoint.every_steps=128", "eval.every_steps=1024")
-    configs = [
-        tiny_config("ppo", "tests/TinyReach-v0", *small, f"seed={seed}") for seed in range(2)
-    ]
-    whole = open_store(tmp_path / "whole")
-    keys = submit(whole, *map(run_record, configs))
-    assert make_worker(whole, tmp_path / "uninterrupted").run() == 0
-    took = [state_of(whole, key) for key in keys]
-    half_s = min(each["spent"]["seconds"] - each["training_time_s"] / 2 for each in took)
-    cap, store, folder = 0.10, open_store(tmp_path / "store"), tmp_path / "here"
-    # Of a share that small, a quarter is for the checkpoint.
-    host = _dear(half_s / 0.75, usd=cap / 2)
-    submit(store, *(run_record(config, max_usd=cap / 2) for config in configs))
-    assert make_worker(store, folder, host=host).run() == 0
-    records = [state_of(store, key) for key in keys]
-    assert {record["state"] for record in records} == {"cancelled"}
-    assert 0.5 * cap < sum(record["spent"]["usd"] for record in records) < cap
-    for key, record in zip(keys, records, strict=True):
-        assert record["reason"].startswith("budget: $0.0")
-        assert 0 < max(RunDir(folder / key).checkpoints().steps()) < 8192
-        assert store.get(f"state/{SWEEP}/{key}/checkpoints.json", 10**6)
-
-    submit(store, *(run_record(config, max_usd=10 * cap) for config in configs))
-    assert all(reopen(store, f"{SWEEP}/{key}") for key in keys)
-    elsewhere = tmp_path / "elsewhere"
-    assert make_worker(store, elsewhere, host=host).run() == 0
-    for key in keys:
-        record = state_of(store, key)
-        assert (record["state"], record["spent"]["attempts"]) == ("finished", 2)
-        assert run_digests(RunDir(elsewhere / key)) == run_digests(
-            RunDir(tmp_path / "uninterrupted" / key)
-        )
-
-
 # The run of a launch.
 
 
