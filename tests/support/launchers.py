@@ -10,16 +10,14 @@ from support import fake_slurm
 from support.aws import deployed_project
 from support.fake_batch import as_processes, fake_batch
 from support.processes import environ_of_tests
-from support.stores import store_of
 from support.worker_processes import worker_processes
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.sweeps.launchers.launcher import make_launcher
 
 KINDS = (
-    *("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray"),
-    *("workers_folder", "workers_s3"),
-    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("aws_batch", "ec2_spot")),
+    *("local", "debug", "slurm_local", "slurm", "slurm_cluster", "workers"),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ray", "aws_batch", "ec2_spot")),
 )
 # Set to 1, real jobs are submitted with the sbatch of this machine, which must be a node itself.
 REAL_SLURM = "RLZOO_PLUS_TEST_SLURM"
@@ -33,27 +31,25 @@ def launcher_of(kind, folder):
     if needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
     with pytest.MonkeyPatch.context() as patch:
-        if kind.startswith("workers"):
-            with launcher_of_workers(kind.removeprefix("workers_"), folder, patch) as made:
+        made_by = {
+            "workers": launcher_of_workers,
+            "aws_batch": launcher_of_batch,
+            "ec2_spot": launcher_of_fleets,
+        }
+        if kind in made_by:
+            with made_by[kind](folder, patch) as made:
                 yield made
-            return
-        if kind in ("aws_batch", "ec2_spot"):
-            make = launcher_of_batch if kind == "aws_batch" else launcher_of_fleets
-            with make(folder, patch) as made:
-                yield made
-            return
-        yield make_launcher(infra_of(kind, folder, patch), 1, ())
+        else:
+            yield make_launcher(infra_of(kind, folder, patch), 1, ())
 
 
 @contextlib.contextmanager
-def launcher_of_workers(kind, folder, patch):
-    """Yield a launcher whose jobs two workers take from a store of a kind."""
+def launcher_of_workers(folder, patch):
+    """Yield a launcher whose jobs two workers take from a shared folder."""
     infra = InfraConfig(name="workers", workers=SLOTS, look_s=0.1)
-    with (
-        store_of(kind, folder, patch) as store,
-        worker_processes(store.url, "contract", folder / "workers", SLOTS),
-    ):
-        yield make_launcher(infra, 1, (), store=store.url, sweep="contract")
+    store = str(folder / "store")
+    with worker_processes(store, "contract", folder / "workers", SLOTS):
+        yield make_launcher(infra, 1, (), store=store, sweep="contract")
 
 
 @contextlib.contextmanager
@@ -89,10 +85,8 @@ def launcher_of_fleets(folder, patch):
 
 def infra_of(kind, folder, patch):
     """Return the configuration of a launcher."""
-    if kind in ("local", "debug"):
+    if kind in ("local", "debug", "ray"):
         return InfraConfig(name=kind, workers=SLOTS)
-    if kind == "ray":
-        return InfraConfig(name="ray", workers=SLOTS)
     jobs = str(folder / "slurm")
     if kind == "slurm_local":
         return InfraConfig(name="slurm", cluster="local", workers=SLOTS, folder=jobs)
