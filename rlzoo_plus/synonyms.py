@@ -21,6 +21,7 @@ _NAMES = {
     "init_from": "trained_agent load load_path pretrained pretrained_model ckpt_path "
     "checkpoint_path resume_from",
     "callbacks": "callback",
+    "fast": "fast_math",
     "packages": "gym_packages import_modules",
     "normalize": "vec_normalize norm",
     "normalize.observation": "normalize_obs norm_obs obs_norm normalize_observation "

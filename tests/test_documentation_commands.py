@@ -396,7 +396,7 @@ class Machine:
         """Let RUN train on."""
         words = ["resume", NAMED_RUN, "n_timesteps=100000000"]
         with running_command(words, self.folder) as (process, output):
-            while not output.exists() or "resumed" not in output.read_text():
+            while not output.exists() or "steps/s" not in output.read_text():
                 assert process.is_alive(), output.read_text()
                 time.sleep(0.1)
             yield

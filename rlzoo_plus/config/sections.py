@@ -6,9 +6,9 @@ changes.
 
 from __future__ import annotations
 
+import copy
 import marshal
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +17,8 @@ from rlzoo_plus.config.schema import RunConfig, Section
 
 # The other fields are plain values, or lists of them.
 _SECTIONS = RunConfig.sections()
+_MOST_KNOWN = 4096
+_known: dict[tuple[str, bytes], Section] = {}
 
 
 def check_types(values: Any) -> RunConfig:
@@ -27,9 +29,8 @@ def check_types(values: Any) -> RunConfig:
     """
     if not isinstance(values, Mapping):
         return RunConfig.model_validate(values)
-    keys = {name: key for name in _SECTIONS if (key := _key_of(values.get(name))) is not None}
     try:
-        sections = {name: _section(name, key) for name, key in keys.items()}
+        sections = {name: _section(name, values[name]) for name in _SECTIONS if name in values}
         return RunConfig.model_validate({**values, **sections})
     except ValidationError:
         # Its errors name the keys of the whole configuration.
@@ -53,9 +54,17 @@ class SharedSections:
         return shared
 
 
-@lru_cache(4096)
-def _section(name: str, data: bytes) -> Section:
-    return _SECTIONS[name].model_validate(marshal.loads(data))
+def _section(name: str, values: Any) -> Any:
+    """Return a section, checked; what is none as it is."""
+    key = _key_of(values)
+    if key is None:
+        return values
+    if (name, key) not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        # A copy: what the caller changes later changes no section.
+        _known[name, key] = _SECTIONS[name].model_validate(copy.deepcopy(values))
+    return _known[name, key]
 
 
 def _key_of(section: Any) -> bytes | None:

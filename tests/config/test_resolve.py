@@ -125,7 +125,7 @@ TOGETHER = (
         "algo.hyperparams.learning_rate=lin": "learning_rate=lin is neither a number",
         "eval.every_steps=10": "eval.every_steps=10 is below one rollout",
         "checkpoint.every_steps=20": "checkpoint.every_steps=20 is below one rollout",
-        "init.which=none": "init.* says what a warm start takes",
+        "init.which=final": "init.* says what a warm start takes",
         "network.lstm.n_layers=2": "network.lstm is for recurrent_ppo",
         "env.wrappers=[clip_rewerd]": "Did you mean 'clip_reward'?",
     },

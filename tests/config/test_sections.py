@@ -1,7 +1,6 @@
 """Checking the sections of configurations: equal to a full check, each section once."""
 
 import copy
-import functools
 import itertools
 import random
 
@@ -36,11 +35,10 @@ CHANGES = {
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch):
+def few_are_known(monkeypatch):
     """Begin without any section, and keep few of them."""
-    cached = functools.lru_cache(20)(sections._section.__wrapped__)
-    monkeypatch.setattr(sections, "_section", cached)
-    return cached
+    monkeypatch.setattr(sections, "_known", {})
+    monkeypatch.setattr(sections, "_MOST_KNOWN", 20)
 
 
 @pytest.fixture
@@ -128,7 +126,7 @@ def test_plain_configurations_share_what_is_equal_to_a_reader():
     assert shared.share([1]) == [1]
 
 
-def test_sections_are_forgotten_where_there_are_many(values, kept):
+def test_sections_are_forgotten_where_there_are_many(values):
     for number in itertools.chain(range(1, 40), range(1, 40)):
         assert_same(changed(values, ("env.time_limit", number)))
-    assert kept.cache_info().currsize == 20
+    assert 0 < len(sections._known) <= 20

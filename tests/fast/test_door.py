@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from support.training import tiny_config
 
 from rlzoo_plus import accelerators, fast
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
 
@@ -96,10 +98,12 @@ def test_what_it_alone_can_do_is_refused_in_one_line_where_it_stays_out(monkeypa
         accelerators.require(config)
 
 
-def test_a_setting_that_was_removed_is_refused_in_one_line():
-    with pytest.raises(ConfigError, match=r"^fast_math=True: was removed\. Use fast=true, or .*$"):
-        tiny_config("ppo", "CartPole-v1", "fast_math=true")
-    assert "fast_math" not in tiny_config("ppo", "CartPole-v1", "fast_math=false").model_dump()
+def test_a_setting_that_was_removed_may_stand_in_stored_configurations_unless_it_is_on():
+    stored = tiny_config("ppo", "CartPole-v1").model_dump()
+    config = RunConfig.model_validate({**stored, "fast_math": False})
+    assert config.model_dump() == stored
+    with pytest.raises(ValidationError, match=r"was removed\. Use fast=true, or .*"):
+        RunConfig.model_validate({**stored, "fast_math": True})
 
 
 @pytest.mark.training

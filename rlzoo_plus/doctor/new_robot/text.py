@@ -113,7 +113,8 @@ def write_robot(
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
         fix = "Choose another name, or replace it with --force."
-        raise ConfigError(f"{' and '.join(existing)} exists already. {fix}")
+        verb = "exists" if len(existing) == 1 else "exist"
+        raise ConfigError(f"{' and '.join(existing)} {verb} already. {fix}")
     for path, text in zip(paths, _texts(new, urdf, robot), strict=True):
         try:
             write_atomic(path, text)
