@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -25,6 +26,8 @@ OPTUNA_PLOTS |= {"slice": True, "timeline": False}
 OVERVIEW = "overview"
 # More of them would be too small to read.
 _MOST_PARAMS, _MOST_LABELS = 4, 12
+# Optuna takes minutes for thousands.
+_MOST_NAMES = 50
 
 
 @dataclass(frozen=True)
@@ -123,14 +126,17 @@ def _figure_of(kind: str, drawn: Drawn, study: optuna.Study) -> Iterator[Figure]
 
 
 def _renamed(drawn: Drawn) -> optuna.Study:
-    """Return a copy of a study, in memory, of values instead of parameters, with short names."""
-    names = drawn.names
+    """Return a copy of a study, in memory, of values instead of parameters, with short names.
+
+    Of very many parameters, it has the most important ones.
+    """
+    names = dict(itertools.islice(drawn.names.items(), _MOST_NAMES))
     copy = optuna.create_study(directions=drawn.study.directions)
     for trial in drawn.study.get_trials(deepcopy=True):
-        shown = {name: names.get(key_of(name), name) for name in trial.params}
+        shown = {name: names[key_of(name)] for name in trial.params if key_of(name) in names}
         trial.params, trial.distributions = (
-            {shown[name]: value_of(name, param) for name, param in trial.params.items()},
-            {shown[name]: _of_values(name, each) for name, each in trial.distributions.items()},
+            {label: value_of(name, trial.params[name]) for name, label in shown.items()},
+            {label: _of_values(name, trial.distributions[name]) for name, label in shown.items()},
         )
         copy.add_trial(trial)
     return copy

@@ -176,11 +176,12 @@ class _ActorCritic(_ActsFromRecordings):
             return plain(obs, *args, **kwargs)
         return acting.act("forward", plain, obs)
 
-    def predict_values(self, obs: Any) -> Any:
+    def predict_values(self, obs: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the values."""
         plain: Any = super().predict_values  # type: ignore[misc]
-        acting = _acting(self)
-        return plain(obs) if acting is None else acting.act("predict_values", plain, obs)[0]
+        if args or kwargs or (acting := _acting(self)) is None:
+            return plain(obs, *args, **kwargs)
+        return acting.act("predict_values", plain, obs)[0]
 
 
 class _Actor(_ActsFromRecordings):
