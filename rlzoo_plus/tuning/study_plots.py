@@ -101,13 +101,13 @@ def _figure_of(kind: str, drawn: Drawn, study: optuna.Study) -> Iterator[Figure]
     elif kind not in ("timeline", "intermediate_values"):
         options["target_name"] = drawn.objectives[0]
         if len(drawn.objectives) > 1:
-            # What makes a target low is important to Optuna.
-            is_high_good = study.directions[0] is optuna.study.StudyDirection.MAXIMIZE
-            sign = -1.0 if kind == "param_importances" and is_high_good else 1.0
-            options["target"] = lambda trial: sign * trial.values[0]
+            options["target"] = lambda trial: trial.values[0]
     pyplot.switch_backend("agg")
     with pyplot.rc_context({"figure.constrained_layout.use": True}):
-        getattr(optuna.visualization.matplotlib, f"plot_{kind}")(study, **options)
+        if kind == "param_importances":
+            _draw_importances(drawn)
+        else:
+            getattr(optuna.visualization.matplotlib, f"plot_{kind}")(study, **options)
         figure = pyplot.gcf()
         try:
             figure.set_size_inches(_SIZE_IN)
@@ -123,6 +123,16 @@ def _figure_of(kind: str, drawn: Drawn, study: optuna.Study) -> Iterator[Figure]
             yield figure
         finally:
             pyplot.close(figure)
+
+
+def _draw_importances(drawn: Drawn) -> None:
+    """Draw the shares as they are: Optuna's plot would rank the values, not what was drawn."""
+    names = drawn.names
+    shares = dict(itertools.islice(drawn.importances.items(), _MOST_LABELS))
+    _, axes = pyplot.subplots()
+    axes.barh([escaped(names[key]) for key in shares], [100.0 * share for share in shares.values()])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"importance for {escaped(drawn.objectives[0])} [%]")
 
 
 def _renamed(drawn: Drawn) -> optuna.Study:

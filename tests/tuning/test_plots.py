@@ -77,6 +77,22 @@ def test_the_overview_has_the_plots_that_say_most(tmp_path, monkeypatch, objecti
     assert kept == [r"Study \$mine: " + kind.replace("_", " ") for kind in kinds]
 
 
+def test_importances_are_drawn_as_they_are_told(monkeypatch, tmp_path):
+    study, bars = study_with(*(done(1.0, x=1, y=2) for _ in range(2)), objectives=ONE), {}
+
+    def look(figure, _):
+        axes = figure.axes[0]
+        if "importances" in figure.get_suptitle():
+            names = (label.get_text() for label in axes.get_yticklabels())
+            bars.update(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
+        return b""
+
+    monkeypatch.setattr(study_plots, "rendered", look)
+    monkeypatch.setattr(study_plots.pyplot, "imread", lambda _: np.zeros((2, 2)))
+    plot_study(drawn(study, ONE, importances={"y": 0.75, "x": 0.25}), tmp_path / "study.png")
+    assert bars == {"y": 75.0, "x": 25.0}
+
+
 def titles(kept, figure):
     kept.append(figure.get_suptitle())
     return b""
