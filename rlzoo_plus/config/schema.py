@@ -406,7 +406,7 @@ class RunConfig(Section):
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True
     fast: bool | Literal["bfloat16"] = False
-    fast_math: Annotated[bool, AfterValidator(_removed)] = False
+    fast_math: Annotated[bool, AfterValidator(_removed), Field(exclude=True)] = False
     profile: bool | Literal["torch"] = False
     run_dir: Text | None
     sweep: Text | None = None

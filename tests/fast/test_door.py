@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.fast.private_names import PRIVATE_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["eval.every_steps=null", "report.video=false", "report.plot=false", "seed=1"]
@@ -79,6 +82,13 @@ def test_nothing_else_imports_the_room():
     assert found == []
 
 
+@pytest.mark.parametrize(("name", "file", "test"), PRIVATE_NAMES)
+def test_private_names_are_still_there(name, file, test):
+    module, _, path = name.partition(":")
+    attrgetter(path)(import_module(module))
+    assert all((ROOT / place).is_file() for place in (f"rlzoo_plus/fast/{file}", test))
+
+
 @pytest.mark.usefixtures("fresh")
 def test_it_stays_out_for_versions_that_it_was_not_tested_with(monkeypatch, caplog):
     monkeypatch.setitem(fast.TESTED, "torch", ("1.9.",))
@@ -102,6 +112,7 @@ def test_a_setting_that_was_removed_may_stand_in_stored_configurations_unless_it
     stored = tiny_config("ppo", "CartPole-v1").model_dump()
     config = RunConfig.model_validate({**stored, "fast_math": False})
     assert config.model_dump() == stored
+    assert "fast_math" not in config.whole()
     with pytest.raises(ValidationError, match=r"was removed\. Use fast=true, or .*"):
         RunConfig.model_validate({**stored, "fast_math": True})
 
