@@ -54,13 +54,6 @@ def _one_line(value: str) -> str:
     return value
 
 
-def _removed(value: bool) -> bool:
-    # Stored configurations say `fast_math: false`.
-    if value:
-        raise ValueError("was removed. Use fast=true, or fast=bfloat16 where it is faster")
-    return value
-
-
 # A double counts exactly up to here, and no run takes as many steps.
 LARGEST = 10**15
 # Each reset is the beginning of an episode, before the first step.
@@ -406,7 +399,6 @@ class RunConfig(Section):
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True
     fast: bool | Literal["bfloat16"] = False
-    fast_math: Annotated[bool, AfterValidator(_removed), Field(exclude=True)] = False
     profile: bool | Literal["torch"] = False
     run_dir: Text | None
     sweep: Text | None = None
@@ -423,6 +415,16 @@ class RunConfig(Section):
     report: ReportConfig
     export: ExportConfig
     callbacks: Named
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, data: Any) -> Any:
+        """Leave out a key that stored configurations still have, unless it is in use."""
+        if not isinstance(data, dict) or "fast_math" not in data:
+            return data
+        if data["fast_math"] is not False:
+            raise ValueError("fast_math was removed. Use fast=true or fast=bfloat16")
+        return {key: value for key, value in data.items() if key != "fast_math"}
 
     def whole(self) -> dict[str, Any]:
         """Return every key that counts, as for config.yaml, and none of another algorithm."""
