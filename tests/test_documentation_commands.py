@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import sys
-import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from support import fake_slurm
 from support.aws import deployed_project, detach_policies
 from support.documented import prepare_files, run_command, running_command
 from support.fake_batch import fake_batch
+from support.processes import wait_for
 
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.image import WorkerImage
@@ -369,16 +369,13 @@ class Machine:
         return run_command([command.verb, *arguments], self.folder)
 
     def _serve(self, arguments):
-        deadline = time.monotonic() + 60
         with running_command(["dashboard", *arguments], self.folder) as (process, output):
-            while "http://" not in (said := output.read_text() if output.exists() else ""):
-                if not process.is_alive() or time.monotonic() > deadline:
-                    return 1, said
-                time.sleep(0.1)
+            wait_for(lambda: "http://" in _read(output) or not process.is_alive())
+            code = 0 if process.is_alive() else 1
             # Ctrl-C ends it, and its server.
             os.kill(process.pid, signal.SIGINT)
             process.join(20)
-            return 0, said
+            return code, _read(output)
 
     def _run_here(self, verb, arguments):
         if verb == "cloud" and arguments[0] in ("deploy", "destroy"):
@@ -396,9 +393,8 @@ class Machine:
         """Let RUN train on."""
         words = ["resume", NAMED_RUN, "n_timesteps=100000000"]
         with running_command(words, self.folder) as (process, output):
-            while not output.exists() or "steps/s" not in output.read_text():
-                assert process.is_alive(), output.read_text()
-                time.sleep(0.1)
+            wait_for(lambda: "steps/s" in _read(output) or not process.is_alive())
+            assert process.is_alive(), _read(output)
             yield
 
     def prepare(self, prepared, commands):
@@ -428,6 +424,10 @@ class Machine:
             # It would not overwrite what is there.
             for name in ("cartpole_bullet", "panda_reach"):
                 shutil.rmtree(self.folder / "outputs" / name, ignore_errors=True)
+
+
+def _read(output: Path) -> str:
+    return output.read_text() if output.exists() else ""
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
+
+from support.processes import wait_for
 
 from benchmarks.first_policy import STAGES, table
 from benchmarks.processes import ROOT
@@ -38,10 +39,7 @@ def test_the_set_up_compiles_in_the_background_and_leaves_whole_modules_when_kil
     command = ["make", f"{tmp_path}/.ready", f"VENV={tmp_path}"]
     subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=True)
     assert not list(lib.rglob("*.pyc")), "the command waited"
-    deadline = time.monotonic() + 60
-    while not list(lib.rglob("*.pyc")):
-        assert time.monotonic() < deadline, "nothing is compiled"
-        time.sleep(0.01)
+    wait_for(lambda: list(lib.rglob("*.pyc")))
     process, priority = map(int, started.read_text().split())
     os.kill(process, signal.SIGKILL)
     assert priority == 19

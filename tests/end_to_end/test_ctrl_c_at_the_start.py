@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.processes import PLUS, commands_in, environ_of_tests
+from support.processes import PLUS, commands_in, environ_of_tests, wait_for
 
 pytestmark = pytest.mark.slow
 WORDS = (
@@ -46,10 +46,7 @@ def _assert_ends(process, number, limit_s=20.0):
     # Before a run has begun, the command ends by the signal itself, which a shell shows as 130.
     assert process.returncode in (CODES[number], -number), err[-2000:]
     assert "Traceback" not in out + err
-    until = time.monotonic() + limit_s
-    while _group(process.pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not _group(process.pid)
+    wait_for(lambda: not _group(process.pid), timeout_s=limit_s)
 
 
 @pytest.mark.parametrize("number", CODES)
@@ -57,8 +54,7 @@ def test_a_run_is_stopped_while_its_processes_start(start, number):
     words = ("n_envs=6", "vec_env=subproc", "run_dir=run")
     process = start(*PLUS, "train", *WORDS, *words, start_new_session=True)
     # The command, multiprocessing's tracker, the server, and at least one environment.
-    while len(_group(process.pid)) < 4 and process.poll() is None:
-        time.sleep(0.01)
+    wait_for(lambda: len(_group(process.pid)) >= 4, process)
     _assert_ends(process, number)
 
 

@@ -3,9 +3,9 @@
 import json
 import re
 import shutil
-import time
 
 import pytest
+from support.processes import wait_for
 from support.training import make_config
 
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -98,10 +98,7 @@ def test_a_push_keeps_its_lease_however_long_it_takes(trained, tmp_path, say, mo
     put, record = FolderStore.put, tmp_path / "store/live/sweep/a.json"
 
     def put_after_beats(store, name, data, check=None):
-        deadline = time.monotonic() + 30
-        while json.loads(record.read_text())["beat"] < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: json.loads(record.read_text())["beat"] >= 3)
         put(store, name, data, check)
 
     monkeypatch.setitem(RunSync.__init__.__kwdefaults__, "beat_s", 0.05)

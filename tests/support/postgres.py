@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from support.processes import wait_for
+
 PASSWORD = "a-password-of-the-tests"
 # Durability is not what the tests are about, but a killed server must keep what it has committed:
 # the system's cache does, as long as the machine runs.
@@ -86,8 +88,7 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
         self._process.wait()
-        while any(Path(f"/proc/{child}").exists() for child in children):
-            time.sleep(0.01)
+        wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
     def stop(self) -> None:
         """End it."""

@@ -3,8 +3,9 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
+
+from support.processes import wait_for
 
 from rlzoo_plus import __version__
 from rlzoo_plus.store.lease import LARGEST_BYTES, RunLease, lease_name, list_leases, read_record
@@ -68,17 +69,13 @@ def when(condition, act, timeout_s=120.0):
     """Act in a thread as soon as a condition holds."""
 
     def wait():
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if condition():
-                try:
-                    act()
-                except BaseException:
-                    # The worker would wait for what never comes.
-                    press(signal.SIGINT)
-                    raise
-                return
-            time.sleep(0.02)
+        try:
+            wait_for(condition, timeout_s=timeout_s)
+            act()
+        except BaseException:
+            # The worker would wait for what never comes.
+            press(signal.SIGINT)
+            raise
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 from support.processes import PLUS, is_gone, wait_for
@@ -60,10 +59,7 @@ def test_killed_workers_and_a_killed_controller_lose_nothing(start, call, tmp_pa
     process.kill()
     process.communicate()
     # Without their controller, workers stop at their next iteration.
-    deadline = time.monotonic() + 30
-    while not is_gone(last):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: is_gone(last), timeout_s=30)
     done = {key for key, run in runs_of(killed).items() if run.read_result()}
     assert len(done) < 8
     before = len(events(killed, "started"))

@@ -8,6 +8,7 @@ import time
 import pytest
 from pretended import STEPS, base_fixture, make_fixture, states  # noqa: F401
 from support.pretended_worker import fail, wait_for_request, worker_in_a_thread
+from support.processes import wait_for
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
@@ -139,8 +140,7 @@ def test_ctrl_c_stops_the_trials_and_the_next_command_goes_on(make, launcher, st
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt():
-        while not list_leases(store, "s") or signal.getsignal(signal.SIGINT) is before:
-            time.sleep(0.02)
+        wait_for(lambda: list_leases(store, "s") and signal.getsignal(signal.SIGINT) is not before)
         os.kill(os.getpid(), signal.SIGINT)
 
     tuner = make(launcher=launcher, n_trials=1)

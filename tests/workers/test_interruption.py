@@ -4,11 +4,11 @@ import json
 import logging
 import math
 import socket
-import time
 from datetime import UTC, datetime
 
 import pytest
 from support.imds import instance_metadata
+from support.processes import wait_for
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.workers.host import BatchJob, this_batch_job, worker_name
@@ -55,9 +55,7 @@ def test_a_notice_is_seen_by_the_next_look(instance, monkeypatch):
     watch = SpotWatch(Metadata(instance.environ))
     assert (watch.is_noticed, watch.left_s) == (False, math.inf)
     instance.interrupt(in_s=60.0)
-    deadline = time.monotonic() + 30.0
-    while not watch.is_noticed and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: watch.is_noticed)
     assert 10.0 < watch.left_s <= 60.0
 
 

@@ -1,12 +1,11 @@
 """Workers on machines that are paid for: notices, budgets, and the run that a launch is for."""
 
 import os
-import time
 from dataclasses import replace
 
 import pytest
 from support.imds import instance_metadata
-from support.processes import PLUS, commands_in, environ_of_tests, output_of
+from support.processes import PLUS, commands_in, environ_of_tests, output_of, wait_for
 from support.training import tiny_config
 from support.workers import (
     QUICK,
@@ -85,9 +84,8 @@ def test_a_notice_releases_the_runs_as_a_signal_does(store, worker, tmp_path, in
 
     def interrupt():
         instance.interrupt()
-        while and_signal and not host.is_noticed:
-            time.sleep(0.01)
         if and_signal:
+            wait_for(lambda: host.is_noticed)
             press()
 
     when(file.is_file, interrupt)
