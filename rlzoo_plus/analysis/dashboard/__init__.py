@@ -1,1 +1,0 @@
-"""The dashboard: runs and sweeps in the browser."""
