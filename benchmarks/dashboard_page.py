@@ -1,12 +1,13 @@
-"""How long the dashboard's first page and a filter take for a thousand runs.
+"""How long the dashboard's pages take for a thousand runs of fifty metrics.
 
     .venv/bin/python -m benchmarks.dashboard_page --runs 1000
 
-The runs are written, not trained. Headless Chromium opens the page of a server that was just
-started: once with an empty index of runs, then with the index of the first time. A text is then
-typed into the filter. Measured are the time until the page shows a table, until it shows all runs,
-until it shows what the filter left, and the server's processor time. Needs the extra `dashboard`,
-Chromium with chromedriver, and selenium.
+The runs are written, not trained. Headless Chromium opens the pages of a server that was just
+started: once with an empty index of runs, then with the index of the first time. Measured are the
+time until the first page shows something, until it has read all runs, until the page of runs has
+drawn the curves of the ten best groups, until it has drawn another metric, which is read from the
+logs, and until the table shows what a filter left. Needs the extra `dashboard`, Chromium with
+chromedriver, and selenium.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +27,7 @@ from typing import Any
 
 from benchmarks.processes import ONE_THREAD, ROOT
 
-_EVALUATIONS, _SEEDS = 20, 10
+_EVALUATIONS, _SEEDS, _METRICS, _LOGGED = 20, 10, 50, 100
 _LONGEST_S = 60.0
 
 
@@ -65,40 +67,46 @@ def write_runs(folder: Path, count: int) -> None:
             for i in range(1, _EVALUATIONS + 1)
         ]
         append_records(run.evaluations_file, records)
+        append_records(
+            run.metrics_file,
+            (
+                {"ts": 1e9 + step, "step": 200 * step, "key": f"train/m{m}", "value": m + 1 / step}
+                for step in range(1, _LOGGED + 1)
+                for m in range(_METRICS)
+            ),
+        )
         run.write_result({"state": "finished", "best": records[-1], "final": records[-1]})
         run.write_status("finished", num_timesteps=20_000, n_timesteps=20_000)
 
 
 def _measure(browser: Any, folder: Path, count: int, what: str) -> None:
     with _served(folder) as (port, process):
-        before = _cpu_s(process.pid)
-        page_s = _timed(
-            lambda: browser.get(f"http://127.0.0.1:{port}"), lambda: _has_table(browser)
+        address = f"http://127.0.0.1:{port}/"
+        first_s = _timed(lambda: browser.get(address), lambda: _count(browser, "tbody tr") > 0)
+        all_s = first_s + _timed(
+            lambda: None, lambda: f"All {count} runs" in _text(browser) and _is_still(browser)
         )
-        all_s = page_s + _timed(
-            lambda: None, lambda: f"{count} of {count}" in _text(browser) and _has_table(browser)
-        )
-        page_cpu_s = _cpu_s(process.pid) - before
-        before = _cpu_s(process.pid)
+        curves_s = _timed(lambda: _go(browser, "#/runs"), lambda: _has_curves(browser))
+        metric = "#/runs?metrics=train/m7"
+        metric_s = _timed(lambda: _go(browser, metric), lambda: _has_curves(browser))
         wanted = f"{-(-count // 10)} of {count}"
         filter_s = _timed(lambda: _type(browser, "sweeps/s3"), lambda: wanted in _text(browser))
         print(
-            f"{what:<12} first page {page_s:.2f} s, all runs {all_s:.2f} s "
-            f"({page_cpu_s:.2f} s of the server), "
-            f"filter {filter_s:.2f} s ({_cpu_s(process.pid) - before:.2f} s)",
+            f"{what:<12} first page {first_s:.2f} s, all runs {all_s:.2f} s, "
+            f"curves {curves_s:.2f} s, logged metric {metric_s:.2f} s, filter {filter_s:.2f} s "
+            f"({_cpu_s(process.pid):.2f} s of the server)",
             flush=True,
         )
 
 
 @contextmanager
 def _served(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    from rlzoo_plus.analysis.dashboard.launch import command_of
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command_of(folder, port), cwd=ROOT, **silent) as process:
+    command = [sys.executable, "-m", "rlzoo_plus", "dashboard", str(folder), "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, **silent) as process:
         try:
             _timed(lambda: None, lambda: _listens(port))
             yield port, process
@@ -138,17 +146,29 @@ def _text(browser: Any) -> str:
     return str(browser.execute_script("return document.body.innerText"))
 
 
-def _has_table(browser: Any) -> bool:
-    script = "return !!document.querySelector('[data-testid=stDataFrame] canvas')"
-    return bool(browser.execute_script(script))
+def _count(browser: Any, selector: str) -> int:
+    return int(browser.execute_script(f"return document.querySelectorAll('{selector}').length"))
+
+
+def _is_still(browser: Any) -> bool:
+    return "to be read" not in _text(browser)
+
+
+def _has_curves(browser: Any) -> bool:
+    return _count(browser, ".chart .scatterlayer .js-line") > 0
+
+
+def _go(browser: Any, place: str) -> None:
+    browser.execute_script(
+        "document.querySelectorAll('.chart').forEach((chart) => chart.remove());"
+        f"location.hash = '{place}'"
+    )
 
 
 def _type(browser: Any, text: str) -> None:
     from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
 
-    box = browser.find_element(By.CSS_SELECTOR, "[data-testid=stTextInput] input")
-    box.send_keys(text, Keys.ENTER)
+    browser.find_element(By.ID, "search").send_keys(text)
 
 
 def _cpu_s(pid: int) -> float:

@@ -68,7 +68,7 @@ def runs_data(source: Source, *, all_of_them: bool = False) -> dict[str, Any]:
                 "kind": kind,
                 "parent": source.id_of(parent),
                 "path": source.shown(run.summary.path),
-                **_run_data(run, source.directory(run_id)),
+                **_run_data(run),
             }
         )
     studies = [{"id": key, "name": source.shown(path)} for key, path in source.studies().items()]
@@ -82,7 +82,7 @@ def runs_data(source: Source, *, all_of_them: bool = False) -> dict[str, Any]:
     }
 
 
-def _run_data(run: RunEntry, directory: RunDir) -> dict[str, Any]:
+def _run_data(run: RunEntry) -> dict[str, Any]:
     about = run.summary
     data: dict[str, Any] = {
         "state": about.state,
@@ -98,7 +98,7 @@ def _run_data(run: RunEntry, directory: RunDir) -> dict[str, Any]:
         "time": about.wall_time_s and round(about.wall_time_s),
         "started": about.started_at,
         "spark": _spark(run),
-        **asdict(read_annotations(directory)),
+        **asdict(read_annotations(run.run)),
     }
     if about.state == RUNNING:
         progress = read_progress(run.run)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlzoo_plus.analysis.index import RunEntry, RunIndex
+from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
@@ -105,10 +106,14 @@ class Source:
 
     def studies(self) -> dict[str, Path]:
         """Return the folders of studies by id."""
-        found: list[Path] = []
+        found: dict[str, Path] = {}
         for pattern in (STUDY, f"*/{STUDY}", f"*/*/{STUDY}"):
-            found += [file.parent for file in sorted(self.folder.glob(pattern))]
-        return {self.id_of(folder): folder for folder in found}
+            for file in sorted(self.folder.glob(pattern)):
+                # As with runs, linked folders are not searched.
+                with contextlib.suppress(OutsideError):
+                    check_inside(self.folder, file)
+                    found[self.id_of(file.parent)] = file.parent
+        return found
 
     def _is_below(self, path: Path) -> bool:
         return path.is_relative_to(self.folder)

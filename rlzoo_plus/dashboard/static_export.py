@@ -17,7 +17,7 @@ from rlzoo_plus.dashboard.runs_data import run_data, runs_data, videos
 from rlzoo_plus.dashboard.series_data import AXES, clock_data, metrics_data, series_data
 from rlzoo_plus.dashboard.source import Source
 from rlzoo_plus.dashboard.studies_data import study_data, sweep_data
-from rlzoo_plus.dashboard.web_server import FILES, PAGE, PLOTLY, as_json
+from rlzoo_plus.dashboard.web_server import FILES, PAGE, PLOTLY, POLICY, as_json
 from rlzoo_plus.errors import ConfigError
 
 _MARK = ".rlzoo-plus-dashboard"
@@ -44,7 +44,10 @@ def export_pages(source: Source, out: Path, plotly: Path) -> int:
     for name in FILES:
         data = (PAGE / name).read_bytes()
         if name == "index.html":
-            data = data.replace(b"{{token}}", b"")
+            policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+            data = data.replace(b"{{token}}", b"").replace(
+                b"<title>", f"{policy}\n<title>".encode()
+            )
         write_synced(out / name, data)
     shutil.copyfile(plotly, out / PLOTLY)
     _write(out, "runs", everything)

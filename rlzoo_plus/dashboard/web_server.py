@@ -45,10 +45,10 @@ _HOSTS = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
+    "form-action 'none'"
 )
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -182,7 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
             notes = checked(parse_json(self.rfile.read(int(size))))
         except (ConfigError, ValueError) as error:
             return self._refuse(HTTPStatus.BAD_REQUEST, one_line(error))
-        write_annotations(self.server.source.directory(words[2]), notes)
+        # Beside the light copy of a run in a store: a whole one is replaced with the run.
+        write_annotations(self.server.source.entry(words[2]).run, notes)
         self._send(b"{}", "application/json")
         return None
 

@@ -203,6 +203,13 @@ def test_pages_never_turn_texts_into_html():
         assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)|\son\w+=\"", text) == []
 
 
+def test_charts_have_no_button_that_sends_them_to_a_service():
+    text = (PAGE / "charts.js").read_text()
+    assert re.findall(r"newPlot\(.*, (\w+)\);", text) == ["CONFIG"] * text.count("newPlot(")
+    (listed,) = re.findall(r"modeBarButtons: \[\[(.*?)\]\]", text)
+    assert "Cloud" not in listed
+
+
 def test_mistakes_are_told(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("rlzoo_plus.commands.dashboard.plotly_file", lambda: tmp_path / "x.js")
     with pytest.raises(ConfigError, match="not a folder"):

@@ -169,6 +169,15 @@ def test_a_study_has_its_trials(tmp_path):
     assert "study.json" in study_data(source, study)["problem"]
 
 
+def test_a_study_in_a_linked_folder_is_not_read(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "study.json").write_text("{}")
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    (folder / "own").mkdir()
+    (folder / "own" / "study.json").write_text("{}")
+    assert list(Source(folder).studies().values()) == [folder / "own"]
+
+
 def test_a_trial_is_named_by_its_number(folder):
     (folder / "studies" / "mine" / "trials").mkdir(parents=True)
     (folder / "studies" / "mine" / "study.json").write_text("{}")

@@ -4,6 +4,12 @@
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7500", "#56b4e9", "#a6611a", "#7a5fb5"];
 const ON_DARK = ["#4aa3df", "#f0833a", "#2fc795", "#e69ac4", "#c9b037", "#9ad3f5", "#d9965b", "#ab95e3"];
 const DASHES = ["solid", "dash", "dot", "dashdot"];
+// These buttons alone: another one of Plotly's would send the chart to a service.
+const CONFIG = {
+  responsive: true, displaylogo: false, scrollZoom: false,
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+  toImageButtonOptions: { format: "svg", filename: "curves" },
+};
 const SVG = "http://www.w3.org/2000/svg";
 
 function look(number) {
@@ -121,12 +127,7 @@ function tracesOf(group, number_, options) {
 async function lineChart(node, groups, options) {
   const traces = groups.flatMap((group, i) => tracesOf(group, group.look ?? i, options));
   const Plotly = await withPlotly();
-  const config = {
-    responsive: true, displaylogo: false, scrollZoom: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-    toImageButtonOptions: { format: "svg", filename: "curves" },
-  };
-  await Plotly.newPlot(node, traces, layoutOf(options), config);
+  await Plotly.newPlot(node, traces, layoutOf(options), CONFIG);
   let shown = null;
   const show = (which) => {
     if (which === shown || options.seeds === "always" || options.how === "seeds") return;
@@ -147,7 +148,7 @@ async function scatterChart(node, traces, options) {
   const Plotly = await withPlotly();
   const layout = layoutOf(options);
   layout.yaxis.title = { text: clean(options.yLabel || "") };
-  await Plotly.newPlot(node, traces, layout, { responsive: true, displaylogo: false });
+  await Plotly.newPlot(node, traces, layout, CONFIG);
   node.on("plotly_click", (event) => options.onClick?.(event.points[0].customdata));
 }
 

@@ -49,6 +49,8 @@ function videoPart(run, details) {
     return el("aside", {}, el("h2", {}, "Video"), el("p", { class: "faint" }, "There is none yet. Record one:"), copyable(`rlzoo-plus record ${details.facts.directory}${which}`));
   }
   const video = el("video", { controls: true, loop: true, muted: true, playsinline: true, preload: "metadata" });
+  // The attribute counts only in HTML that is parsed.
+  video.muted = true;
   const show = (name) => (video.src = `videos/${run.id}/${encodeURIComponent(name)}`);
   show(details.videos[0]);
   const checkpoints = details.checkpoints.length ? el("p", { class: "faint" }, `Checkpoints: ${details.checkpoints.map((step) => number(step, 9)).join(", ")}`) : null;

@@ -43,10 +43,11 @@ async function refresh() {
       version = now;
       // Notes that are being written stay.
       const isWriting = ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement?.tagName);
-      const fresh = prepared(all);
       if (isFirst || !isWriting) {
-        everything = fresh;
+        everything = prepared(all, everything);
         document.getElementById("place").textContent = all.place;
+        // The first chart need not wait for it then.
+        if (isFirst) setTimeout(withPlotly, 300);
         if (isFirst || !page?.update || route().page === "runs") await keepingPlace(show);
         else page.update();
       } else {

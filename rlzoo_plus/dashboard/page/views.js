@@ -7,7 +7,10 @@ const MOST_GROUPS = 10;
 const MOST_PER_GROUP = 20;
 
 // All runs with what pages need of them; `all` is what the server told.
-function prepared(all) {
+function prepared(all, before) {
+  // A page that is shown goes on with the runs that it has.
+  const known = new Map((before?.runs || []).map((run) => [run.id, run]));
+  all.runs = all.runs.map((run) => Object.assign(known.get(run.id) || {}, run));
   for (const run of all.runs) {
     run.values = all.variants[run.variant] || {};
     run.variantName = run.name;
