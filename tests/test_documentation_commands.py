@@ -364,7 +364,7 @@ class Machine:
         is_in_aws = {"infra=aws_batch", "infra=ec2_spot"} & {*arguments}
         if command.verb == "cloud" or is_in_aws or (self._bucket and command.verb == "sweep"):
             return self._run_here(command.verb, arguments)
-        if command.verb == "dashboard":
+        if command.verb == "dashboard" and "--export" not in arguments:
             return self._serve(arguments)
         return run_command([command.verb, *arguments], self.folder)
 

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     if not 0 < options.port < 2**16:
         raise ConfigError(f"--port {options.port}: must be from 1 to 65535.")
     plotly = plotly_file()
-    source = _source(options.dir)
+    source = source_of(options.dir)
     if options.export is not None:
         count = export_pages(source, options.export, plotly)
         tell(f"{printable(options.export / 'index.html', LONGEST_LINE)}   ({count} runs)")
@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _source(name: str | None) -> Source:
+def source_of(name: str | None) -> Source:
+    """Return the runs in a folder, or in a store that a URL names."""
     folder, url = folder_of(name)
     if not folder.is_dir():
         raise ConfigError(f"{printable(folder)} is not a folder. Give one with runs in it.")

@@ -7,6 +7,7 @@ import pytest
 from support.studies import add_trial, make_study
 
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands.dashboard import source_of
 from rlzoo_plus.dashboard.runs_data import run_data, runs_data, variant_name
 from rlzoo_plus.dashboard.series_data import clock_data, metrics_data, series_data
 from rlzoo_plus.dashboard.source import Source
@@ -188,6 +189,20 @@ def test_a_trial_is_named_by_its_number(folder):
     (folder / "x").rename(path)
     run = by_path(Source(folder))["studies/mine/trials/0012/s0"]
     assert (run["name"], run["kind"], run["folder"]) == ("trial 12", "study", "studies/mine")
+
+
+def test_a_store_is_shown_by_its_light_copy(folder, tmp_path, monkeypatch):
+    place = "rlzoo_plus.commands.dashboard"
+    asked = []
+    monkeypatch.setattr(f"{place}.folder_of", lambda _: (folder, "s3://bucket/here/runs"))
+    monkeypatch.setattr(f"{place}.cached_run", lambda url: asked.append(url) or folder / "c")
+    source = source_of("s3://bucket/here")
+    data = runs_data(source)
+    run = next(run for run in data["runs"] if run["path"] == "sweeps/first/r0")
+    assert data["place"] == "s3://bucket/here/runs"
+    details = run_data(source, run["id"])
+    assert asked == ["s3://bucket/here/runs/sweeps/first/r0"]
+    assert details["commands"][0] == "rlzoo-plus enjoy s3://bucket/here/runs/sweeps/first/r0"
 
 
 def test_a_run_in_a_store_is_brought_when_its_page_is_opened(folder, tmp_path):

@@ -189,6 +189,7 @@ function sparkline(curves, label) {
 function parallel(keys, rows, options) {
   const width = Math.max(560, keys.length * 120), height = 260, top = 34, bottom = 22, side = 60;
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "parallel", role: "img", "aria-label": "parallel coordinates" });
+  root.style.minWidth = `${0.8 * width}px`;
   const at = (i) => side + (i * (width - 2 * side)) / Math.max(keys.length - 1, 1);
   const axes = keys.map((key) => axisOf(rows.map((row) => row.values[key.id]), top, height - bottom));
   const scores = rows.map((row) => row.score).filter((score) => score !== null);

@@ -16,7 +16,7 @@ async function show() {
   const { page: name, id } = route();
   const makers = { home, runs: runsPage, run: runPage, compare: comparePage, study: studyPage };
   try {
-    page = await (makers[name] || home)(everything, id);
+    page = await (Object.hasOwn(makers, name) ? makers[name] : home)(everything, id);
   } catch (error) {
     page = el("p", { class: "error" }, error.message);
   }

@@ -4,7 +4,7 @@
 const AXES = [["steps", "environment steps"], ["hours", "hours of training"], ["episodes", "training episodes"]];
 const HOW = [["iqm", "IQM, 95 % interval"], ["mean", "mean, 95 % interval"], ["seeds", "single runs"]];
 const MOST_GROUPS = 10;
-const MOST_PER_GROUP = 20;
+const MOST_CURVES = 400;
 
 // All runs with what pages need of them; `all` is what the server told.
 function prepared(all, before) {
@@ -168,9 +168,15 @@ function chartOptions(query) {
   };
 }
 
+// How many runs of each group are drawn, the newest first.
+function mostOf(groups) {
+  return Math.max(1, Math.floor(MOST_CURVES / Math.max(groups.length, 1)));
+}
+
 function metricChart(metric, groups, options) {
   return chartBox(metric, async (plot) => {
-    const shown = groups.map((group) => ({ ...group, members: group.members.slice(0, MOST_PER_GROUP) }));
+    const most = mostOf(groups);
+    const shown = groups.map((group) => ({ ...group, members: group.members.slice(0, most) }));
     const curves = await loadCurves(shown.flatMap((group) => group.members), metric, options.axis);
     const drawn = shown.map((group) => {
       const ids = new Set(group.members.map((run) => run.id));
@@ -219,7 +225,9 @@ async function runsPage(all) {
     const best = groups.slice(0, MOST_GROUPS), visible = best.filter((group) => !hidden.has(group.name));
     names_.replaceChildren(legend(best, hidden, update));
     charts.replaceChildren(...names.map((name) => metricChart(name, visible, chartOptions(now))));
-    const cut = groups.length > MOST_GROUPS ? ` Curves: the best ${MOST_GROUPS} of ${groups.length} groups.` : "";
+    const most = mostOf(visible);
+    const cut = (groups.length > MOST_GROUPS ? ` Curves: the best ${MOST_GROUPS} of ${groups.length} groups.` : "")
+      + (visible.some((group) => group.members.length > most) ? ` Curves are over at most ${most} runs of a group, the newest.` : "");
     shown.replaceChildren(el("p", { class: "faint" }, `${runs.length} of ${all.runs.length} runs${picked.size ? `, ${picked.size} selected` : ""}.${cut}`));
     rows.replaceChildren(now.get("rows") === "groups" ? groupTable(groups, now, update) : runTable(all, runs, picked, now, update));
     panel.replaceChildren(...sweepPanel(all, runs, now));
