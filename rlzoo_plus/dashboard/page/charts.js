@@ -30,6 +30,7 @@ function clean(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
+const zooms = new Map();
 let plotly = null;
 
 // Plotly is loaded with the first large chart.
@@ -77,7 +78,6 @@ function layoutOf(options) {
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     xaxis: { ...axis, title: { text: clean(options.xLabel || ""), standoff: 6 }, type: options.logX ? "log" : "linear" },
     yaxis: { ...axis, type: options.logY ? "log" : "linear", exponentformat: "power" },
-    uirevision: "same",
   };
 }
 
@@ -127,7 +127,15 @@ function tracesOf(group, number_, options) {
 async function lineChart(node, groups, options) {
   const traces = groups.flatMap((group, i) => tracesOf(group, group.look ?? i, options));
   const Plotly = await withPlotly();
-  await Plotly.newPlot(node, traces, layoutOf(options), CONFIG);
+  const layout = layoutOf(options), zoom = zooms.get(options.id);
+  // A chart that is drawn again with newer values stays zoomed.
+  if (zoom) Object.assign(layout.xaxis, { range: zoom.x }) && Object.assign(layout.yaxis, { range: zoom.y });
+  await Plotly.newPlot(node, traces, layout, CONFIG);
+  node.on("plotly_relayout", () => {
+    const { xaxis, yaxis } = node.layout;
+    if (xaxis.autorange && yaxis.autorange) zooms.delete(options.id);
+    else zooms.set(options.id, { x: [...xaxis.range], y: [...yaxis.range] });
+  });
   let shown = null;
   const show = (which) => {
     if (which === shown || options.seeds === "always" || options.how === "seeds") return;

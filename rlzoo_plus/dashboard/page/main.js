@@ -41,14 +41,16 @@ async function refresh() {
     if (now !== version) {
       const isFirst = everything === null;
       version = now;
-      // Notes that are being written stay.
-      const isWriting = ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement?.tagName);
+      // What somebody writes or points at stays.
+      const isWriting = ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement?.tagName)
+        || document.querySelector(".chart:hover, .picker[open], dialog");
       if (isFirst || !isWriting) {
+        const wasReading = everything?.left;
         everything = prepared(all, everything);
         document.getElementById("place").textContent = all.place;
         // The first chart need not wait for it then.
         if (isFirst) setTimeout(withPlotly, 300);
-        if (isFirst || !page?.update || route().page === "runs") await keepingPlace(show);
+        if (isFirst || wasReading || !page?.update) await keepingPlace(show);
         else page.update();
       } else {
         version = "";
@@ -113,6 +115,7 @@ document.addEventListener("keydown", (event) => {
 document.getElementById("help").addEventListener("click", help);
 window.addEventListener("hashchange", async () => {
   window.scrollTo(0, 0);
+  zooms.clear();
   if (everything) await show();
   document.getElementById("main").focus({ preventScroll: true });
 });

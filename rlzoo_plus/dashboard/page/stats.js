@@ -2,7 +2,7 @@
 // Means over seeds with intervals, by the rules of rlzoo_plus/analysis/estimates.py and curves.py.
 
 const ENOUGH_SEEDS = 5;
-const RESAMPLES = 1000;
+const RESAMPLES = 2000;
 const MOST_POINTS = 100;
 
 // mulberry32: the same draws at each look.

@@ -183,7 +183,8 @@ function metricChart(metric, groups, options) {
       return { name: group.name, look: group.look, curves: curves.filter((c) => ids.has(c.run.id)).map((c) => ({ ...c, name: c.run.name })) };
     }).filter((group) => group.curves.length);
     if (!drawn.length) return options.axis === "steps" ? "No run has values of it." : `No run says where its steps lie in ${options.axis}.`;
-    await lineChart(plot, drawn, options);
+    const id = [metric, options.axis, options.logX, options.logY].join("|");
+    await lineChart(plot, drawn, { ...options, id });
     return null;
   });
 }
@@ -217,6 +218,7 @@ async function runsPage(all) {
   const hidden = new Set(), names_ = el("div"), shown = el("div"), charts = el("div", { class: "charts" }), rows = el("div"), panel = el("div");
   const update = () => {
     const { query: now } = route();
+    all = everything;
     const runs = filtered(all.runs, now);
     const picked = new Set((now.get("sel") || "").split(",").filter(Boolean));
     const drawn = picked.size ? runs.filter((run) => picked.has(run.id)) : runs;
