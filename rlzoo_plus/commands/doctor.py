@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlzoo_plus.commands.typed import command_parser
+from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.errors import ConfigError
 
 _SHORTEST_PROBE_S = 2.0
@@ -33,4 +34,4 @@ def main(arguments: list[str]) -> int:
     # What checks jobs takes a moment to import, which a mistake above need not wait for.
     from rlzoo_plus.commands.doctor_report import examine
 
-    return examine(overrides, options.probe, as_json=options.json)
+    return examine(in_our_form("doctor", overrides), options.probe, as_json=options.json)

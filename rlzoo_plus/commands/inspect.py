@@ -10,6 +10,7 @@ from pathlib import Path
 from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.replay import run_of
 from rlzoo_plus.commands.typed import command_parser, make_console
+from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.policies.episode import episode_files, load_episode
 from rlzoo_plus.runs.load import load
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
     if options.picture is not None:
         inspection.check_path(options.picture)
-    spec = load(overrides).env
+    spec = load(in_our_form("inspect", overrides)).env
     found = inspection.inspect_env(spec, options.seconds)
     if options.json:
         print(json.dumps(inspection.as_data(found), indent=2))

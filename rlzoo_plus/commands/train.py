@@ -13,6 +13,7 @@ from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import make_console, program_path, tell
+from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
 from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.errors import ConfigError
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> int:
 
         tell(train_help(arguments))
         return 0
+    arguments = in_our_form("train", arguments)
     if any(argument.startswith(("study=", "trial=")) for argument in arguments):
         from rlzoo_plus.tuning.stored_study import with_trial
 

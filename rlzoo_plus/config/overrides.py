@@ -28,6 +28,8 @@ _OPTIONS = (
     *("--run", "-r", "--multirun", "-m", "--shell-completion", "--shell_completion", "-sc"),
     *("--info", "-i"),
 )
+# What Hydra's `-i` may be followed by; anything else is a trained agent of rl_zoo3.
+_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 # Keys whose value replaces the one before; Hydra would merge mappings, and fail on a list.
 _REPLACED = ("network.net_arch", "hpo.objectives")
 # Hydra's keys for directories: the value in conf/config.yaml, and what to use instead of the key.
@@ -58,6 +60,23 @@ def partition(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if argument in _OPTIONS_WITH_VALUE and rest:
             options.append(rest.pop(0))
     return options, overrides
+
+
+def apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate Hydra's options, with their values, from all else."""
+    ours, theirs, rest = list[str](), list[str](), list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name, equals, _ = word.partition("=")
+        is_agent = name == "-i" and bool(rest) and rest[0] not in _INFO
+        if name not in _OPTIONS or is_agent:
+            theirs.append(word)
+            continue
+        ours.append(word)
+        takes_value = name in _OPTIONS_WITH_VALUE and not equals
+        if rest and (takes_value or (name in ("-i", "--info") and rest[0] in _INFO)):
+            ours.append(rest.pop(0))
+    return ours, theirs
 
 
 def config_options(arguments: Sequence[str]) -> list[str]:
@@ -162,7 +181,7 @@ def _refuse_options(arguments: Sequence[str]) -> None:
     if not foreign:
         return
     overrides, unknown = as_overrides(
-        [word for word in arguments if word.partition("=")[0] not in _OPTIONS],
+        apart(arguments)[1],
         lambda name: name if name in RunConfig.model_fields else meant_key(name, {}),
         group_options("env", config_dirs(arguments)),
     )

@@ -281,28 +281,15 @@ def test_the_first_suggestion_for_a_name_of_another_program_is_our_key(start, li
 @pytest.mark.parametrize(
     ("verb", "line", "overrides"),
     [
-        (["train"], "--env CartPole-v1 --algo ppo", "env.id=CartPole-v1 algo=ppo"),
-        (["train", "-m"], "--env CartPole-v1", "env.id=CartPole-v1"),
-        (["doctor", "--no-probe"], "--env CartPole-v1", "env.id=CartPole-v1"),
+        (["train", "-m"], "--env-id CartPole-v1", "env.id=CartPole-v1"),
         (
             ["train"],
-            "--algo=sac --env pendulum -n 5000",
-            "algo=sac env=pendulum n_timesteps=5000",
-        ),
-        (
-            ["train"],
-            "--algo ppo -params learning_rate:0.01 gamma:0.9 --eval-freq 100",
-            "algo=ppo algo.hyperparams.learning_rate=0.01 algo.hyperparams.gamma=0.9 "
-            "eval.every_steps=100",
-        ),
-        (
-            ["train"],
-            "--seed 3 --env-kwargs discrete:true --track",
-            "seed=3 env.kwargs.discrete=true tracker=w",
+            "--algo ppo --total-timesteps 500 --cfg job",
+            "algo=ppo n_timesteps=500.",
         ),
     ],
 )
-def test_the_options_of_rl_zoo3_are_answered_with_overrides(start, verb, line, overrides):
+def test_options_that_are_not_translated_are_answered_with_overrides(start, verb, line, overrides):
     code, text = start(*verb[1:], *line.split(), verb=verb[0])
     assert_one_screen(code, text)
     assert f"Write {overrides}" in text
