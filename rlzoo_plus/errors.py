@@ -10,7 +10,7 @@ from difflib import SequenceMatcher, get_close_matches
 NEAREST, FEW = 3, 12
 # How like a mistyped name is what was meant, from 0 to 1.
 _TYPING_ERROR = 0.8
-HELP = "rlzoo-plus train --help"
+HELP = "rlzoo-plus train --help all"
 # Exit codes of commands and jobs: a mistake of the user's, and a run that failed.
 USER_ERROR, RUN_ERROR = 2, 1
 # Exit codes of a job that failed, that ended early on request, and whose directory another process

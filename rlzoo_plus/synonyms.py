@@ -15,6 +15,7 @@ _NAMES = {
     "vec_env": "vec_env_type vec_env_class vectorization",
     "seed": "random_seed seeds seed_everything",
     "num_threads": "torch_threads n_threads num_thread",
+    "device=cpu": "no_cuda",
     "device": "cuda gpu use_cuda accelerator devices gpus",
     "run_dir": "log_dir logdir log_folder output_dir save_dir save_path default_root_dir exp_name "
     "run_name folder",
@@ -26,6 +27,7 @@ _NAMES = {
     "normalize": "vec_normalize norm",
     "normalize.observation": "normalize_obs norm_obs obs_norm normalize_observation "
     "normalize_observations",
+    "normalize.clip_observation": "clip_obs",
     "normalize.reward": "normalize_rewards norm_reward reward_norm normalize_return",
     "algo": "algorithm agent model",
     "env": "environment task",
@@ -36,11 +38,12 @@ _NAMES = {
     "env.time_limit": "max_episode_steps episode_length max_episode_length max_ep_len timelimit",
     "algo.hyperparams": "hyperparams hyperparameters params hyperparameter",
     "algo.replay_buffer": "replay_buffer_class",
-    "algo.action_noise": "action_noise noise noise_type noise_std exploration_noise",
+    "algo.action_noise": "action_noise noise noise_type",
+    "algo.action_noise.std": "noise_std exploration_noise",
     "eval.every_steps": "eval_freq eval.freq eval.frequency eval.every eval.interval eval_interval "
     "eval_every evaluation_freq val_check_interval evalcallback eval.steps n_evaluations",
     "eval.episodes": "eval_episodes n_eval_episodes num_eval_episodes eval.n_episodes "
-    "eval.n_eval_episodes",
+    "eval.n_eval_episodes limit_val_batches",
     "eval.n_envs": "n_eval_envs num_eval_envs eval.num_envs",
     "eval.deterministic": "deterministic deterministic_eval",
     "checkpoint.every_steps": "save_freq checkpoint_freq checkpoint_frequency save_interval "
@@ -84,6 +87,7 @@ _NAMES = {
     _ALGO + "gamma": "discount discount_factor",
     _ALGO + "gae_lambda": "lam lambda lambd gae",
     _ALGO + "clip_range": "clip_coef clip clip_param clip_ratio cliprange clip_eps eps_clip",
+    _ALGO + "clip_range_vf": "clip_vloss",
     _ALGO + "ent_coef": "entropy_coef entropy_coeff ent_coeff entropy entropy_beta autotune",
     _ALGO + "vf_coef": "value_coef value_loss_coef vf_coeff value_loss_coeff",
     _ALGO + "normalize_advantage": "norm_adv normalize_adv",

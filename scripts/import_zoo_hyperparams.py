@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from rlzoo_plus.commands.import_zoo import print_report
-from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, load_env_files
+from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM, ALGORITHMS
+from rlzoo_plus.config.zoo_files import RENAMED, ZooImport, load_env_files
 from rlzoo_plus.config.zoo_import import read_zoo_file
 from rlzoo_plus.errors import ConfigError
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from rlzoo_plus.commands.typed import command_parser, tell
-from rlzoo_plus.config.catalog import ALGORITHMS
+from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM, ALGORITHMS
 from rlzoo_plus.config.search_path import conf_dir
-from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, load_env_files
+from rlzoo_plus.config.zoo_files import RENAMED, ZooImport, load_env_files
 from rlzoo_plus.config.zoo_import import read_zoo_file
 from rlzoo_plus.errors import ConfigError, unknown_name
 

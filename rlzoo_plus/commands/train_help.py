@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter
 
 from rlzoo_plus.config.catalog import WRAPPERS
+from rlzoo_plus.config.mistakes import RULES, meant_key
 from rlzoo_plus.config.overrides import GROUPS
+from rlzoo_plus.config.schema import RunConfig, Section
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 _EXAMPLES = """\
 Train an agent.
@@ -31,9 +37,140 @@ Options (Hydra's)
   --hydra-help       all options
 """
 
+_SHORT = """\
+Groups, group=NAME: algo env network tuned infra tracker hpo experiment
+Keys, key=VALUE, the most used:
+  n_timesteps  seed  n_envs  normalize  device  run_dir  init_from  store  callbacks
+  algo.hyperparams.learning_rate ...     network.net_arch  network.activation
+  env.id  env.kwargs.NAME  env.wrappers  eval.every_steps  eval.episodes
+  checkpoint.every_steps  stop.reward_threshold  log.progress  report.video
+
+More
+  --help KEY         one key or group: its meaning, type, default and values
+  --help all         everything
+  --cfg job          the whole configuration of this command, as YAML
+  -m                 a,b,c and range(0,5) make one job each; the same command runs what is missing
+  --config-dir DIR   a folder like conf/ with your own files
+"""
+
 
 def train_help(arguments: list[str]) -> str:
-    """Return the help text: examples, the choices of each group, the keys."""
+    """Return one screen, or what is asked for behind `--help`: a key, or `all`.
+
+    Raises:
+        ConfigError: There is no such key.
+    """
+    place = next((i for i, word in enumerate(arguments) if word in ("-h", "--help")), None)
+    behind = [] if place is None else arguments[place + 1 : place + 2]
+    topic = next((word for word in behind if "=" not in word and not word.startswith("-")), None)
+    if topic is None:
+        return f"{_EXAMPLES}\n{_SHORT.rstrip()}"
+    return _whole_help(arguments) if topic == "all" else key_help(topic, arguments)
+
+
+def key_help(key: str, arguments: list[str]) -> str:
+    """Return the meaning, the type, the default and the values of a key or a group.
+
+    Raises:
+        ConfigError: There is no such key; the text has the nearest one.
+    """
+    dirs = config_dirs(arguments)
+    if key in GROUPS:
+        names = group_options(key, dirs)
+        return "\n".join([f"{key}=NAME: a file of conf/{key}, one of", *_wrapped("", names)])
+    settings = _settings()
+    arguments_of = _hyperparams()
+    if key in settings:
+        default, about = settings[key]
+        lines = [f"{key}: {about}" if about else key]
+        rule = _rule(key)
+        lines += [f"  type     {rule}"] if rule else []
+        return "\n".join([*lines, f"  default  {default}"])
+    if below := [name for name in settings if name.startswith(f"{key}.")]:
+        return "\n".join([f"{key}: the keys", *(f"  {name}" for name in below)])
+    name = key.removeprefix("algo.hyperparams.")
+    if name in arguments_of:
+        rows = arguments_of[name]
+        about = next((about for _, _, about in rows if about), "")
+        lines = [f"algo.hyperparams.{name}: {about}", "  default, by algorithm"]
+        for value in dict.fromkeys(value for _, value, _ in rows):
+            lines += _wrapped(value, [algo for algo, own, _ in rows if own == value])
+        return "\n".join(lines)
+    known = [*GROUPS, *settings, *(f"algo.hyperparams.{name}" for name in arguments_of)]
+    raise ConfigError(
+        unknown_name("key", key, known, "rlzoo-plus train --help all", meant_key(key, {}))
+    )
+
+
+def _settings() -> dict[str, tuple[str, str]]:
+    """Return default and meaning of each key of a run and of a study."""
+    files = (("config.yaml", "experiment: null\n", ""), ("hpo/_study.yaml", "- _self_\n", "hpo."))
+    found: dict[str, tuple[str, str]] = {}
+    for name, start, prefix in files:
+        for line in _keys((conf_dir() / name).read_text(encoding="utf-8"), start, prefix):
+            assignment, _, about = line.strip().partition("  ")
+            # A short line has one blank between the two.
+            assignment, value = assignment.partition("=")[::2]
+            if not about and " " in value and not value.startswith(("[", "{")):
+                value, _, about = value.partition(" ")
+            found.setdefault(assignment, (value, about.strip()))
+    return found
+
+
+def _hyperparams() -> Mapping[str, list[tuple[str, str, str]]]:
+    """Return algorithm, default and meaning of each argument, from the files of conf/algo."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for path in sorted((conf_dir() / "algo").glob("[!_]*.yaml")):
+        _, _, text = path.read_text(encoding="utf-8").partition("\nhyperparams:")
+        for line in text.splitlines():
+            setting, _, about = line.partition("#")
+            name, colon, value = setting.strip().partition(":")
+            if colon and line.startswith("  ") and not line.startswith("   "):
+                found.setdefault(name, []).append((path.stem, value.strip(), about.strip()))
+    return found
+
+
+def _rule(key: str) -> str:
+    """Return the type of a key, and its least and greatest value."""
+    if key in RULES:
+        return RULES[key].removeprefix("must be ")
+    *sections, name = key.split(".")
+    model: type[Section] = RunConfig
+    for section in sections:
+        if section not in model.sections():
+            return ""
+        model = model.sections()[section]
+    field = model.model_fields.get(name)
+    if field is None:
+        return ""
+    kind: Any = field.annotation
+    for item in field.metadata:
+        kind = Annotated[kind, item]
+    told = _told(TypeAdapter(kind).json_schema())
+    # Of two upper limits the last is the narrower.
+    words = {"ge": "from", "gt": "above", "le": "to"}
+    bounds = {
+        word: getattr(item, name)
+        for name, word in words.items()
+        for item in field.metadata
+        if getattr(item, name, None) is not None
+    }
+    return " ".join([told, *(f"{word} {bound:,}" for word, bound in bounds.items())])
+
+
+def _told(schema: Mapping[str, Any]) -> str:
+    """Return a JSON schema in words."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_told, schema["anyOf"])))
+    if "enum" in schema or "const" in schema:
+        return " | ".join(map(str, schema.get("enum", [schema.get("const")])))
+    names = {"integer": "whole number", "string": "text", "array": "list", "object": "mapping"}
+    words = names | {"boolean": "true or false"}
+    kind = schema.get("type", "mapping")
+    return words.get(kind, str(kind))
+
+
+def _whole_help(arguments: list[str]) -> str:
     dirs = config_dirs(arguments)
     lines = [_EXAMPLES, "Groups: group=name"]
     for group in GROUPS:

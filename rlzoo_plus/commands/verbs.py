@@ -39,6 +39,15 @@ VERBS = {
     "export": "export a policy as ONNX, TorchScript or an SB3 zip",
     "import-sb3": "import a Stable-Baselines3 zip as a run",
 }
+# The overview, by what one wants to do.
+GROUPS = {
+    "Train": ("train", "resume", "doctor", "verify-resume", "study", "checkpoint", "import-zoo"),
+    "Look": ("evaluate", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
+    "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
+    "Robots": ("new-robot", "export"),
+    "Share": ("push", "pull", "ls", "trust", "import-sb3"),
+    "Machines": ("sweep", "worker", "cloud"),
+}
 # What machines in a cloud call; nobody types it.
 OF_MACHINES = ("leave-fleet",)
 # Verbs that take the overrides of `train`.
@@ -46,12 +55,15 @@ WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 
 
 def usage() -> str:
-    """Return the overview of verbs."""
-    verbs = "\n".join(f"  {verb:<15}{text}" for verb, text in VERBS.items())
+    """Return the overview of verbs, in groups."""
+    groups = []
+    for title, verbs in GROUPS.items():
+        lines = (f"  {verb:<15}{VERBS[verb]}" for verb in verbs)
+        groups.append("\n".join([title, *lines]))
     return (
         "Usage: rlzoo-plus VERB [ARGUMENTS]\n\n"
-        f"{verbs}\n\n"
-        "`rlzoo-plus VERB --help` shows the arguments of each.\n"
+        + "\n\n".join(groups)
+        + "\n\n`rlzoo-plus VERB --help` shows the arguments of each.\n"
         'Shell completion: eval "$(rlzoo-plus -sc install=bash)"'
     )
 

@@ -139,6 +139,9 @@ def _in(module: str, **names: str) -> dict[str, str]:
 
 _SB3 = "stable_baselines3.common"
 
+# Names of rl_zoo3 that are others here.
+ALGORITHM_OF_STEM = {"ppo_lstm": "recurrent_ppo"}
+
 ALGORITHMS = Registry(
     "algorithm",
     "algo.name",

@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 from omegaconf.errors import OmegaConfBaseException
 
+from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM
 from rlzoo_plus.config.mistakes import meant_key
 from rlzoo_plus.config.overrides import typed_values
 from rlzoo_plus.config.search_path import config_dirs, group_options, read_mapping, yaml_problem
@@ -72,6 +73,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if missing:
         group, name = missing.groups()
         meant = f"env.id={name}" if group == "env" and re.search(r"-v\d+$", name) else None
+        if group == "algo":
+            meant = ALGORITHM_OF_STEM.get(name)
         known = group_options(group, config_dirs(arguments))
         message = unknown_name(group, name, known, HELP, meant)
         return f"{group}={name}: {message}"

@@ -17,7 +17,7 @@ from rlzoo_plus.synonyms import key_meant
 _MOST_MISSING = 2
 _NAMED = "must be a list of {0}, and {{{1}: {{argument: value}}}} for one with arguments"
 # For values of several types, where pydantic's text about each type alone would mislead.
-_RULES = {
+RULES = {
     "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
     "network.net_arch": "must be a list of layer sizes, [64, 64], or one for each part, "
     "{actor: [64, 64], critic: [256, 256]}",
@@ -85,9 +85,9 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         return unknown_name("configuration key", typed, known, HELP, meant_key(typed, data))
     if item["type"] == "missing":
         return f"{key} is not set. Add it: {key}=..."
-    whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
+    whole = next((k for k in RULES if f"{key}.".startswith(f"{k}.")), None)
     if whole is not None:
-        return f"{whole}={shown(_value_at(data, whole))}: {_RULES[whole]}."
+        return f"{whole}={shown(_value_at(data, whole))}: {RULES[whole]}."
     expected = item.get("ctx", {}).get("expected")
     rule = f"must be {expected}" if expected else item["msg"]
     rule = rule.removeprefix("Value error, ").replace("Input should be", "must be")

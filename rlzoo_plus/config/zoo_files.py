@@ -16,7 +16,6 @@ from rlzoo_plus.config.literals import dump_plain
 from rlzoo_plus.config.zoo_import import ConvertedEntry, convert_entry, read_zoo_file
 from rlzoo_plus.errors import ConfigError
 
-ALGORITHM_OF_STEM = {"ppo_lstm": "recurrent_ppo"}
 # Entries for no particular environment: tuned=<algorithm>/<entry> chooses them.
 GENERIC_ENTRIES = ("default", "atari")
 # Ids of rl_zoo3 that the packages no longer register.

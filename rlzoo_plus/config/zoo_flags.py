@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rlzoo_plus.config.catalog import get_algorithm
+from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM, get_algorithm
 from rlzoo_plus.config.literals import parse_literal, plain_mapping
 from rlzoo_plus.config.overrides import apart, as_arguments, typed_values
 from rlzoo_plus.config.search_path import config_dirs, group_options
-from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM
 from rlzoo_plus.config.zoo_import import UNSUPPORTED, convert_entry
 from rlzoo_plus.errors import ConfigError
 

@@ -16,9 +16,9 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
+from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM
 from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.config.zoo_files import (
-    ALGORITHM_OF_STEM,
     EnvFile,
     load_env_files,
     stated_settings,

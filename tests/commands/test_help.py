@@ -11,12 +11,14 @@ import yaml
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.commands.completion import choices_of
 from rlzoo_plus.commands.train_help import train_help
+from rlzoo_plus.commands.verbs import GROUPS as GROUPS_OF_VERBS
 from rlzoo_plus.config.overrides import GROUPS
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import conf_dir, group_options
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ["-m", "rlzoo_plus"]
+ALL = ["--help", "all"]
 SCRIPT = [str(ROOT / "train.py")]
 
 
@@ -76,7 +78,7 @@ def test_the_help_of_train_comes_wherever_it_is_asked_for(capsys, option):
 
 
 def test_the_help_of_train_lists_every_group_and_choice():
-    words = train_help([]).split()
+    words = train_help(ALL).split()
     for group in GROUPS:
         assert group in words
         if group != "tuned":
@@ -84,7 +86,7 @@ def test_the_help_of_train_lists_every_group_and_choice():
 
 
 def test_the_help_of_train_lists_every_key_with_its_default_and_meaning():
-    text = train_help([])
+    text = train_help(ALL)
     config = yaml.safe_load((conf_dir() / "config.yaml").read_text())
     keys = {}
     for key, value in config.items():
@@ -102,16 +104,60 @@ def test_the_help_of_train_lists_every_key_with_its_default_and_meaning():
             assert len(line.split()) > 1
 
 
+def test_the_help_of_train_is_one_screen_and_names_real_keys():
+    text = train_help(["--help"])
+    assert 24 <= len(text.splitlines()) <= 30
+    assert max(map(len, text.splitlines())) <= 100
+    whole = train_help(ALL)
+    for key in ("n_timesteps", "eval.every_steps", "network.net_arch", "report.video"):
+        assert key in text
+        assert f"{key}=" in whole
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("n_envs", ["environments stepped in parallel", "whole number from 1 to", "default  1"]),
+        ("eval.every_steps", ["default  auto", "whole number"]),
+        ("resume", ["auto | never"]),
+        ("gamma", ["algo.hyperparams.gamma: discount", "ppo", "0.99"]),
+        ("algo.hyperparams.tau", ["sac", "0.005"]),
+        ("algo", ["ppo", "sac", "tqc"]),
+        ("checkpoint", ["checkpoint.keep_best"]),
+        ("hpo.n_trials", ["total number of trials", "default  50"]),
+    ],
+)
+def test_the_help_of_one_key_tells_meaning_type_and_default(capsys, key, parts):
+    assert dispatch.run("train", ["--help", key]) == 0
+    text = capsys.readouterr().out
+    for part in parts:
+        assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("n_env", "n_envs"), ("lr", "algo.hyperparams.learning_rate"), ("eval_freq", "eval.every")],
+)
+def test_the_help_of_an_unknown_key_has_a_suggestion(capsys, key, meant):
+    assert dispatch.run("train", ["--help", key]) == 2
+    assert f"Did you mean '{meant}" in capsys.readouterr().err
+
+
+def test_each_verb_is_in_one_group():
+    grouped = [verb for verbs in GROUPS_OF_VERBS.values() for verb in verbs]
+    assert sorted(grouped) == sorted(dispatch.VERBS)
+
+
 def test_the_help_of_train_shows_files_of_the_users_own(tmp_path):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "my_robot.yaml").touch()
-    assert "my_robot" in train_help(["--config-dir", str(tmp_path), "--help"])
+    assert "my_robot" in train_help(["--config-dir", str(tmp_path), *ALL])
 
 
 def test_the_help_of_train_imports_neither_hydra_nor_torch(tmp_path):
     code = (
         "import sys; from rlzoo_plus.commands import dispatch\n"
-        "dispatch.run('train', ['--help'])\n"
+        "dispatch.run('train', ['--help', 'all'])\n"
         "print([m for m in ('hydra', 'torch', 'stable_baselines3', 'gymnasium', 'pybullet')"
         " if m in sys.modules])"
     )
