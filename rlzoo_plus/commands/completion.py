@@ -1,4 +1,4 @@
-"""Shell completion: verbs, their options and sub-commands, and paths; Hydra completes overrides."""
+"""Shell completion: verbs, their options and sub-commands, paths, and the overrides of conf/."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from glob import escape, glob
 from pathlib import Path
 
 from rlzoo_plus.commands.verbs import VERBS, WITH_OVERRIDES, main_of
+from rlzoo_plus.config.conf_keys import GROUPS, hyperparams, settings
+from rlzoo_plus.config.search_path import config_dirs, group_options
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 # Some have sub-commands: lines of the help that begin with one.
@@ -31,14 +33,13 @@ def complete(arguments: list[str]) -> bool:
             choices = [name for name in VERBS if name.startswith(verb)]
         if choices or not space:
             print(("\n" if arguments[1].endswith("fish") else " ").join(choices))
-        if verb not in WITH_OVERRIDES or choices or not space:
-            return True
+        return True
     os.environ["COMP_LINE"] = f"{program} {after}"
     return False
 
 
 def choices_of(verb: str, line: str) -> list[str]:
-    """Return what may follow at the end of a line; empty where Hydra knows more."""
+    """Return what may follow at the end of a line."""
     *before, last = line.split(" ")
     has_sub_commands = verb in ("sweep", "study", "cloud") and not any(before)
     if last.startswith("-") or has_sub_commands:
@@ -50,7 +51,24 @@ def choices_of(verb: str, line: str) -> list[str]:
         found = dict.fromkeys(pattern.findall(text.getvalue()))
         choices = [choice for choice in found if choice.startswith(last)]
         return sorted(choices) if pattern is _OPTION else choices
-    if verb in WITH_OVERRIDES:
+    if verb in WITH_OVERRIDES and (choices := _overrides(last)):
+        return choices
+    if verb == "train" or "=" in last:
         return []
     paths = sorted(glob(f"{escape(last)}*"))
     return [f"{path}/" if Path(path).is_dir() else path for path in paths if " " not in path]
+
+
+def _overrides(word: str) -> list[str]:
+    """Return the overrides that begin like this: groups, their files, and keys.
+
+    The files of conf/, and of the command's `--config-dir`, are read each time, as text: Hydra
+    would take a second to compose them.
+    """
+    group, is_chosen, _ = word.partition("=")
+    if is_chosen:
+        dirs = config_dirs(["-sc"])
+        names = group_options(group, dirs) if group in GROUPS else []
+        return [choice for name in names if (choice := f"{group}={name}").startswith(word)]
+    keys = [*GROUPS, *settings(), *(f"algo.hyperparams.{name}" for name in hyperparams())]
+    return sorted({f"{key}=" for key in keys if key.startswith(word)})

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter
 
+from rlzoo_plus.config import conf_keys
 from rlzoo_plus.config.catalog import WRAPPERS
+from rlzoo_plus.config.conf_keys import GROUPS
 from rlzoo_plus.config.mistakes import RULES, meant_key
-from rlzoo_plus.config.overrides import GROUPS
 from rlzoo_plus.config.schema import RunConfig, Section
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
 from rlzoo_plus.errors import ConfigError, unknown_name
@@ -78,8 +79,8 @@ def key_help(key: str, arguments: list[str]) -> str:
     if key in GROUPS:
         names = group_options(key, dirs)
         return "\n".join([f"{key}=NAME: a file of conf/{key}, one of", *_wrapped("", names)])
-    settings = _settings()
-    arguments_of = _hyperparams()
+    settings = conf_keys.settings()
+    arguments_of = conf_keys.hyperparams()
     if key in settings:
         default, about = settings[key]
         lines = [f"{key}: {about}" if about else key]
@@ -100,34 +101,6 @@ def key_help(key: str, arguments: list[str]) -> str:
     raise ConfigError(
         unknown_name("key", key, known, "rlzoo-plus train --help all", meant_key(key, {}))
     )
-
-
-def _settings() -> dict[str, tuple[str, str]]:
-    """Return default and meaning of each key of a run and of a study."""
-    files = (("config.yaml", "experiment: null\n", ""), ("hpo/_study.yaml", "- _self_\n", "hpo."))
-    found: dict[str, tuple[str, str]] = {}
-    for name, start, prefix in files:
-        for line in _keys((conf_dir() / name).read_text(encoding="utf-8"), start, prefix):
-            assignment, _, about = line.strip().partition("  ")
-            # A short line has one blank between the two.
-            assignment, value = assignment.partition("=")[::2]
-            if not about and " " in value and not value.startswith(("[", "{")):
-                value, _, about = value.partition(" ")
-            found.setdefault(assignment, (value, about.strip()))
-    return found
-
-
-def _hyperparams() -> Mapping[str, list[tuple[str, str, str]]]:
-    """Return algorithm, default and meaning of each argument, from the files of conf/algo."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for path in sorted((conf_dir() / "algo").glob("[!_]*.yaml")):
-        _, _, text = path.read_text(encoding="utf-8").partition("\nhyperparams:")
-        for line in text.splitlines():
-            setting, _, about = line.partition("#")
-            name, colon, value = setting.strip().partition(":")
-            if colon and line.startswith("  ") and not line.startswith("   "):
-                found.setdefault(name, []).append((path.stem, value.strip(), about.strip()))
-    return found
 
 
 def _rule(key: str) -> str:
@@ -182,34 +155,20 @@ def _whole_help(arguments: list[str]) -> str:
             ]
         lines += _wrapped(group, names)
     lines += ["", "Keys: key=value (all frequencies count environment steps)"]
-    lines += _keys((conf_dir() / "config.yaml").read_text(encoding="utf-8"), "experiment: null\n")
+    lines += conf_keys.key_lines(
+        (conf_dir() / "config.yaml").read_text(encoding="utf-8"), "experiment: null\n"
+    )
     lines += ["  algo.hyperparams.<argument of the algorithm>=...   env.kwargs.<argument>=...", ""]
     lines += ["Wrappers: env.wrappers=[name,{name:{argument:value}}]"]
     lines += [*_wrapped("", sorted(WRAPPERS)), ""]
     study = (conf_dir() / "hpo" / "_study.yaml").read_text(encoding="utf-8")
-    lines += ["Keys of a study: -m hpo=... (docs/tuning.md)", *_keys(study, "- _self_\n", "hpo.")]
+    lines += [
+        "Keys of a study: -m hpo=... (docs/tuning.md)",
+        *conf_keys.key_lines(study, "- _self_\n", "hpo."),
+    ]
     return "\n".join([*lines, "", _OPTIONS.rstrip()])
 
 
 def _wrapped(group: str, names: Iterable[str]) -> list[str]:
     lines = wrap(" ".join(names), width=96) or ["-"]
     return [f"  {group if i == 0 else '':<11} {line}" for i, line in enumerate(lines)]
-
-
-def _keys(content: str, start: str, prefix: str = "") -> Iterable[str]:
-    """Yield each key of a configuration file with its default and comment.
-
-    The keys begin behind `start`, the end of its defaults list; `prefix` precedes each on the
-    command line.
-    """
-    section = ""
-    for line in content.split(start, 1)[-1].split("\nhydra:", 1)[0].splitlines():
-        text, _, comment = line.partition("#")
-        name, colon, value = text.strip().partition(":")
-        if not colon or name.startswith("-") or text.startswith("    "):
-            continue
-        if not text.startswith(" "):
-            section = "" if value.strip() else f"{name}."
-        if value.strip():
-            assignment = f"{prefix}{section}{name}={value.strip()}"
-            yield f"  {assignment:<40} {comment.strip()}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.config.catalog import ALGORITHMS
+from rlzoo_plus.config.conf_keys import GROUPS
 from rlzoo_plus.config.mistakes import meant_key
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import RunConfig
@@ -16,7 +17,6 @@ from rlzoo_plus.config.search_path import config_dirs, group_options, read_mappi
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.synonyms import as_overrides
 
-GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
 # Not an option of Hydra: whether code that a stored study names may be imported.
 TRUST = "--trust"
 _OPTIONS_WITH_VALUE = (

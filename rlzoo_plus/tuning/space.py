@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.override_parser.types import Override
 
-from rlzoo_plus.config.overrides import GROUPS
+from rlzoo_plus.config.conf_keys import GROUPS
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import import_user_module
 from rlzoo_plus.tuning.dimensions import (

@@ -12,7 +12,7 @@ from rlzoo_plus.commands import dispatch
 from rlzoo_plus.commands.completion import choices_of
 from rlzoo_plus.commands.train_help import train_help
 from rlzoo_plus.commands.verbs import GROUPS as GROUPS_OF_VERBS
-from rlzoo_plus.config.overrides import GROUPS
+from rlzoo_plus.config.conf_keys import GROUPS
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import conf_dir, group_options
 
@@ -208,6 +208,7 @@ def complete(in_process, monkeypatch, capsys):
         ("train algo=p", "algo=ppo"),
         ("train algo=ppo env=cartpole_b", "env=cartpole_bullet"),
         ("train checkpoint.ev", "checkpoint.every_steps="),
+        ("train algo.hyperparams.gae", "algo.hyperparams.gae_lambda="),
     ],
 )
 def test_the_shell_completes_groups_choices_and_keys(complete, line, expected):
@@ -233,6 +234,22 @@ def test_the_shell_completes_groups_choices_and_keys(complete, line, expected):
 def test_the_shell_completes_what_follows_each_verb(in_process, complete, line, expected):
     (in_process / "outputs" / "cartpole").mkdir(parents=True)
     assert complete(f"rlzoo-plus {line}") == expected
+
+
+def test_the_shell_completes_files_of_the_users_own(in_process, complete):
+    (in_process / "mine" / "env").mkdir(parents=True)
+    (in_process / "mine" / "env" / "my_robot.yaml").touch()
+    assert complete("rlzoo-plus train --config-dir mine env=my_") == ["env=my_robot"]
+
+
+def test_the_shell_completes_overrides_without_hydra(tmp_path):
+    code = (
+        "import sys; from rlzoo_plus.commands import dispatch\n"
+        "dispatch.complete(['-sc', 'query=bash'])\n"
+        "print([m for m in ('hydra', 'omegaconf', 'numpy', 'torch') if m in sys.modules])"
+    )
+    line = "rlzoo-plus train algo=p"
+    assert start("-c", code, cwd=tmp_path, COMP_LINE=line).splitlines() == ["algo=ppo", "[]"]
 
 
 @pytest.mark.parametrize("verb", sorted(dispatch.VERBS))

@@ -6,7 +6,8 @@ import operator
 import pytest
 import yaml
 
-from rlzoo_plus.config.overrides import GROUPS, prepare_overrides, typed_values
+from rlzoo_plus.config.conf_keys import GROUPS
+from rlzoo_plus.config.overrides import prepare_overrides, typed_values
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options, missing_tuned
 
