@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.doctor.new_robot import survey, text, urdf
+        from rlzoo_plus.doctor.new_robot import reaching, survey, text, urdf
 
     if options.mode in ("pd", "end_effector"):
         raise ConfigError(
@@ -37,7 +37,14 @@ def main(arguments: list[str]) -> int:
     robot_file = urdf.read_urdf(options.urdf)
     robot = survey.survey(robot_file, options.rest)
     is_free = robot.stands_free if options.base == "auto" else options.base == "free"
-    new = text.NewRobot(options.name, folder, options.mode, is_free, options.forward)
+    if is_free != (options.task == "walk") and options.task != "auto":
+        kind, other = ("free", "walk") if is_free else ("fixed", "reach or --task posture")
+        raise ConfigError(
+            f"--task {options.task}: the base of this robot is {kind}. Use --task {other}, or say "
+            f"with --base {'fixed' if is_free else 'free'} that it is not."
+        )
+    reach = reaching.find_reach(robot_file, robot) if options.task == "reach" else None
+    new = text.NewRobot(options.name, folder, options.mode, is_free, options.forward, reach)
     for path in text.write_robot(new, robot_file, robot, force=options.force):
         print(f"wrote {path}")
     _print_summary(new, robot, options)
@@ -78,6 +85,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("name", metavar="NAME", help="name of the module and of env=NAME, such as my_robot")
     add("--urdf", required=True, metavar="PATH", help="a file here, or one of pybullet_data")
+    task_help = "reach (the end of an arm), posture, walk (default: posture or walk, by the base)"
+    add("--task", choices=("auto", "reach", "posture", "walk"), default="auto", help=task_help)
     mode_help = "what an action commands: position (default), delta_position, velocity or torque"
     add("--mode", default="position", help=mode_help)
     base_help = "whether the base is fixed to the world (auto: guessed from limbs and wheels)"

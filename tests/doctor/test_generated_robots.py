@@ -26,7 +26,8 @@ HINGE = ("hinge", "revolute", LIMIT)
 ARM = [HINGE, ("wheel", "continuous", ""), ("slide", "prismatic", LIMIT)]
 FREE = {"urdf": "r2d2.urdf", "mode": "velocity", "forward": "y"}
 FIXED = {"urdf": "kuka_iiwa/model.urdf"}
-KINDS = pytest.mark.parametrize("options", [FREE, FIXED], ids=["free", "fixed"])
+REACH = {"urdf": "kuka_iiwa/model.urdf", "reaches": True}
+KINDS = pytest.mark.parametrize("options", [FREE, FIXED, REACH], ids=["free", "fixed", "reach"])
 
 
 def play(env, policy, seed=0):
@@ -43,6 +44,30 @@ def play(env, policy, seed=0):
 def test_it_passes_the_checker_of_gymnasium(generate, options):
     _, env = generate(**options)
     check_env(env, skip_render_check=True)
+
+
+def test_the_end_of_an_arm_can_be_at_each_goal(generate):
+    module, env = generate(**REACH)
+    assert module.TIP == "lbr_iiwa_link_7"
+    assert len(np.unique(module.GOALS, axis=0)) == 64
+    # No farther from the shoulder than the arm is long, and above the ground.
+    assert np.linalg.norm(module.GOALS - (0, 0, 0.36), axis=1).max() < 1.0
+    assert module.GOALS[:, 2].min() > 0.05
+    env.reset(seed=0)
+    at_rest = env.state.link_position[0]
+    np.testing.assert_allclose(at_rest, (0, 0, 1.26), atol=0.05)
+    state = env.state._replace(memory={"goal": at_rest})
+    far = env.state._replace(memory={"goal": at_rest - (0, 0, 0.3)})
+    assert env.task.success(state, np.array(True))
+    assert not env.task.success(far, np.array(True))
+    near, away = (env.task.reward_terms(s, np.zeros(7)) for s in (state, far))
+    assert near["near"] == 1.0
+    assert away["distance"] == pytest.approx(-0.3)
+
+
+def test_a_robot_without_an_arm_has_nothing_to_reach_with(generate, chain):
+    with pytest.raises(ConfigError, match=r"has 1 joint, so it has no arm. Use --task posture"):
+        generate(chain(HINGE), base="fixed", reaches=True)
 
 
 @pytest.mark.parametrize("mode", MODES)

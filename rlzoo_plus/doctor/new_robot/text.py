@@ -16,6 +16,7 @@ from string import Template
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.search_path import conf_dir
+from rlzoo_plus.doctor.new_robot.reaching import Reach
 from rlzoo_plus.doctor.new_robot.survey import JointSurvey, RobotSurvey
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
@@ -64,6 +65,7 @@ class NewRobot:
     mode: str  # Action mode, one of `MODES`
     is_free: bool  # Whether the base moves
     forward: str = "x"  # Which way is forward, a key of `DIRECTIONS`
+    reach: Reach | None = None  # What an arm reaches, if that is its task
 
     @property
     def class_name(self) -> str:
@@ -163,6 +165,11 @@ def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
         "camera_distance": repr(round(2.4 * max(robot.size_m) + 0.3, 1)),
     }
     kind = "forward" if new.is_free else "posture"
+    if new.reach is not None:
+        kind = "reach"
+        values["tip"] = _quoted(new.reach.tip)
+        values["goals"] = "\n".join(f"        {goal!r}," for goal in new.reach.goals)
+        values["tolerance"] = repr(new.reach.tolerance_m)
     templates = [files(__package__) / "templates" / f"{kind}.{end}.txt" for end in ("py", "yaml")]
     return [Template(path.read_text(encoding="utf-8")).substitute(values) for path in templates]
 
@@ -189,7 +196,7 @@ def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:
         if new.mode != "torque":
             scale = _scale(joint, new, lowest, highest)
         values = {"rest": _short(joint.rest)}
-        if not new.is_free:
+        if not new.is_free and new.reach is None:
             values["goal"] = f"({_short(lowest)}, {_short(highest)})"
         values |= {"scale": _short(scale), "max_force": _short(force)}
         if new.is_free and joint.endless and not joint.slides:
