@@ -17,12 +17,13 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
+from rlzoo_plus.given import given, is_given
 from rlzoo_plus.synonyms import elsewhere
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class Registry(dict[str, Any]):
         Raises:
             ConfigError: There is none, its import fails, or it is of another kind.
         """
+        if is_given(name):
+            return self._ready(f"{self.key}: {name}", given(name, self.key))
         self.check_name(name)
         if (name := self._short(name)) in self:
             shipped = self[name]
@@ -137,6 +140,23 @@ class Registry(dict[str, Any]):
         paths = ((short, path) for short, path in self.items() if isinstance(path, str))
         return next((short for short, path in paths if path.replace(":", ".") == name), name)
 
+    def name_of_class(self, found: Any) -> str | None:
+        """Return the shipped or registered name of a class, None if it has none."""
+        for name, known in self.items():
+            module, _, attribute = known.partition(":") if isinstance(known, str) else ("", "", "")
+            if found is known or found is getattr(sys.modules.get(module), attribute, self):
+                return name
+        return None
+
+    def _ready(self, where: str, found: Any) -> Any:
+        """Return what makes a given object: a class or a function does, others are there."""
+        if isinstance(found, type):
+            return self._checked(where, found)
+        if callable(found) and hasattr(found, "__code__"):
+            return found
+        self._checked(where, type(found))
+        return partial(_same, found)
+
     def _installed(self) -> Mapping[str, EntryPoint]:
         return _entry_points(f"rlzoo_plus.{self.kind}")
 
@@ -163,6 +183,11 @@ class Registry(dict[str, Any]):
         else:
             rule = "Name a class"
         return f"{rule}, e.g. my_module.MyClass."
+
+
+def _same(found: Any, *_: Any, **__: Any) -> Any:
+    """Return an object that is there already, instead of making one."""
+    return found
 
 
 def is_module_name(text: str) -> bool:

@@ -215,7 +215,7 @@ def as_arguments(
 
 def _assignments(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in values.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and f"{prefix}{key}" not in _REPLACED:
             yield from _assignments(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}={_as_text(value, prefix + key)}"

@@ -15,6 +15,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.catalog import ALGORITHMS, REGISTRIES
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.given import is_given, is_path
 from rlzoo_plus.registry import Registry, import_user_module
 
 # Packages of environments that conf/env names, and the extra that brings each.
@@ -39,6 +40,7 @@ _NO_NAMES = ("null", "type", "std", "theta", "dt")
 # Kinds of objects that a policy needs to act, and those that only training needs.
 _TO_ACT = ("algorithm", "policy", "features_extractor", "activation", "optimizer")
 _TO_TRAIN = ("action_noise", "replay_buffer", "callback", "tracker")
+_ANY_PATH = re.compile(r"\b[^\W\d]\w*\.[^\W\d]")
 Use = Literal["train", "play", "act"]
 
 
@@ -59,11 +61,28 @@ def named_modules(config: RunConfig, use: Use = "train") -> list[tuple[str, str]
     if use == "act":
         names = [] if config.algo.name in ALGORITHMS else names
     else:
-        module, colon, _ = config.env.id.partition(":")
-        packages = [*config.env.packages, *([module] if colon else [])]
+        module = env_module(config.env.id)
+        packages = [*config.env.packages, *([module] if module else [])]
         names = [*(n for n in packages if n.split(".")[0] not in _SHIPPED_PACKAGES), *names]
+        if use == "train":
+            names += [path.rpartition(".")[0] for path in functions_of(config)]
     of_classes = [(name, registry.module_of(name)) for registry, name in _own_classes(config, use)]
     return list(dict.fromkeys([*((name, name) for name in names), *of_classes]))
+
+
+def env_module(env_id: str) -> str:
+    """Return the module that an id such as `my_env:PointEnv` or `my_env.PointEnv` imports."""
+    module, colon, _ = env_id.partition(":")
+    if colon:
+        return module
+    return env_id.rpartition(".")[0] if is_path(env_id) else ""
+
+
+def functions_of(config: RunConfig) -> list[str]:
+    """Return the dotted paths of the functions that are schedules."""
+    spec = ALGORITHMS.get(config.algo.name)
+    values = [config.algo.hyperparams.get(key) for key in getattr(spec, "schedules", ())]
+    return [value for value in values if is_path(value)]
 
 
 def own_modules(config: RunConfig) -> list[str]:
@@ -88,7 +107,12 @@ def _own_classes(config: RunConfig, use: Use) -> list[tuple[Registry, str]]:
     if use == "act":
         kinds = set(_TO_ACT)
     of_use = [registry for registry in REGISTRIES if registry.kind in kinds]
-    return [(r, name) for r in of_use for name in chosen_names(config, r) if r.is_own(name)]
+    return [
+        (registry, name)
+        for registry in of_use
+        for name in chosen_names(config, registry)
+        if registry.is_own(name) and not is_given(name)
+    ]
 
 
 def import_packages(config: RunConfig) -> None:
@@ -156,7 +180,10 @@ def is_harmless(override: str) -> bool:
     if key == "env.kwargs.render_mode":
         return False
     # Gymnasium imports the module before a colon, and its bridges the module of their argument.
-    if key == "env.id" and (":" in value or "Environment" in value):
+    if key == "env.id" and (env_module(value.strip("'\"")) or "Environment" in value):
+        return False
+    # So are functions of the user that are schedules.
+    if key.startswith("algo.hyperparams.") and _ANY_PATH.search(value):
         return False
     # At, above or below a key that chooses an object, only shipped names may be named.
     return all(

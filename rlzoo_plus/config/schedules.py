@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rlzoo_plus.errors import ConfigError, closest
+from rlzoo_plus.given import given, is_given, is_path
+from rlzoo_plus.registry import import_user_module, where_raised
 
 _LONG = {"linear": "lin", "cosine": "cos", "exponential": "exp", "constant": "const"}
 KINDS = {**{short: short for short in _LONG.values()}, **_LONG}
@@ -36,8 +39,41 @@ class ScheduleSpec:
         return self.start * float((self.end / self.start) ** done)
 
 
-def parse_schedule(value: Any, key: str) -> ScheduleSpec:
-    """Read a number or the name of a schedule.
+@dataclass(frozen=True)
+class FunctionSchedule:
+    """A function of the user that gives the value."""
+
+    function: Callable[[float], Any]
+    start: float  # Value at the first step
+    end: float  # Value at the last step
+
+    def __call__(self, progress_remaining: float) -> float:
+        """Return the value; `progress_remaining` falls from 1 to 0 in the course of a run."""
+        return float(self.function(progress_remaining))
+
+
+def is_function(value: Any) -> bool:
+    """Tell whether a value names a function of the user."""
+    return is_given(value) or is_path(value)
+
+
+def _function(name: str, key: str) -> FunctionSchedule:
+    if is_given(name):
+        found = given(name, key)
+    else:
+        module, _, attribute = name.rpartition(".")
+        found = vars(import_user_module(key, module)).get(attribute)
+    if not callable(found):
+        raise ConfigError(f"{key}: {name} is not a function in its module.")
+    try:
+        return FunctionSchedule(found, float(found(1.0)), float(found(0.0)))
+    # User code can raise anything.
+    except Exception as error:
+        raise ConfigError(f"{key}: {name}(progress_remaining): {where_raised(error)}.") from error
+
+
+def parse_schedule(value: Any, key: str) -> ScheduleSpec | FunctionSchedule:
+    """Read a number, the name of a schedule, or that of a function of the user.
 
     Args:
         value: A number, or `<kind>_<start>` or `<kind>_<start>_<end>`; without an end `lin` and
@@ -47,8 +83,11 @@ def parse_schedule(value: Any, key: str) -> ScheduleSpec:
     Raises:
         ConfigError: The text names no schedule, or an `exp` one that would cross zero.
     """
+    schedule: ScheduleSpec | FunctionSchedule
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         schedule = ScheduleSpec("const", float(value), float(value))
+    elif is_function(value):
+        schedule = _function(value, key)
     else:
         match = _PATTERN.fullmatch(str(value))
         if match is None or (kind := KINDS.get(match.group(1).lower())) is None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 from gymnasium import spaces
-from gymnasium.envs.registration import load_env_creator
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.error import Error as GymError
 from gymnasium.wrappers import TimeLimit
@@ -25,7 +25,7 @@ from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.cadence import LONGEST_EVALUATED, with_schedule
 from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.literals import plain_value
-from rlzoo_plus.config.own_code import EXTRAS
+from rlzoo_plus.config.own_code import EXTRAS, env_module
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
@@ -39,6 +39,7 @@ from rlzoo_plus.envs.episodes import (
 from rlzoo_plus.envs.trial import OLD
 from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
+from rlzoo_plus.given import given, is_given
 from rlzoo_plus.registry import import_user_module, where_raised
 from robots.quiet import native_output_hidden
 
@@ -219,14 +220,12 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     for key, instead in _MANAGED.items():
         if key in spec.kwargs:
             raise ConfigError(f"env.kwargs.{key} is not set here: {instead}.")
-    module, colon, _ = spec.id.partition(":")
-    if colon:
-        import_user_module("env.id", module)
+    made_by = _own_creator(spec.id)
     try:
         # Compiled simulators print as they start.
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
             known = gym.registry.get(spec.id.rpartition(":")[2])
-            creator: Any = None if known is None else known.entry_point
+            creator: Any = made_by if known is None else known.entry_point
             creator = load_env_creator(creator) if isinstance(creator, str) else creator
             if creator is not None:
                 _check_render_mode(spec.id, getattr(creator, "metadata", None), options)
@@ -235,7 +234,8 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
                 from robots.memory import keep_worlds_small
 
                 keep_worlds_small()
-            env = gym.make(spec.id, disable_env_checker=True, **options)
+            made: Any = spec.id if made_by is None else EnvSpec(spec.id, entry_point=made_by)
+            env = gym.make(made, disable_env_checker=True, **options)
     except ConfigError:
         raise
     except DependencyNotInstalled as error:
@@ -271,6 +271,22 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
     _check_declared_spaces(env, spec.id)
     return env
+
+
+def _own_creator(env_id: str) -> Any:
+    """Return what makes an environment that is no registered id: a class, or a function."""
+    if is_given(env_id):
+        return given(env_id, "env.id")
+    module = env_module(env_id)
+    if not module or env_id in gym.registry:
+        return None
+    name = env_id[len(module) + 1 :]
+    found = vars(import_user_module("env.id", module)).get(name)
+    if name in gym.registry:
+        return None
+    if found is None and ":" not in env_id:
+        raise ConfigError(f"env.id={env_id}: {module} has no {name}, and no id is called so.")
+    return found
 
 
 def _near_argument(reason: str, creator: Any) -> str:

@@ -20,7 +20,7 @@ from torch.nn.utils import parameters_to_vector
 from rlzoo_plus.agents.factory import algorithm_class, policy_class_of, policy_kwargs
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.config.catalog import Family, get_algorithm
-from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.schedules import is_function, parse_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
@@ -117,7 +117,10 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> Any:
     algorithm = algorithm_class(spec)
     arguments = dict(config.algo.hyperparams)
     for key in spec.schedules:
-        if isinstance(arguments.get(key), str):
+        if is_function(arguments.get(key)):
+            # It only decides how the agent would go on learning.
+            arguments[key] = 1e-4
+        elif isinstance(arguments.get(key), str):
             schedule = parse_schedule(arguments[key], f"algo.hyperparams.{key}")
             arguments[key] = schedule(1.0) if callable(schedule) else schedule
     if isinstance(arguments.get("train_freq"), list):

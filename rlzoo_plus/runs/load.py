@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.overrides import (
-    as_arguments,
     check_overrides,
     refuse_places,
     typed_values,
 )
+from rlzoo_plus.config.python_calls import call_arguments
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.config.search_path import (
     config_dirs,
@@ -83,7 +83,7 @@ def load_typed(arguments: list[str]) -> Iterator[tuple[RunConfig, list[str]]]:
 
 
 def compose(
-    overrides: Iterable[str] = (), config_dir: str | Path | None = None, **values: Any
+    overrides: Iterable[Any] = (), config_dir: str | Path | None = None, **values: Any
 ) -> RunConfig:
     """Compose and check the configuration of a run, as `rlzoo-plus train` does.
 
@@ -91,12 +91,12 @@ def compose(
         overrides: As on the command line, e.g. `["algo=sac", "env=cartpole_bullet"]`.
         config_dir: A folder like conf/ with your own files, which are searched first.
         **values: More overrides: `seed=3`, `algo={"hyperparams": {"gamma": 0.9}}`, or
-            `**{"algo.hyperparams.gamma": 0.9}`.
+            `**{"algo.hyperparams.gamma": 0.9}`; objects and names of SB3 as for `train`.
 
     Raises:
         ConfigError: The configuration is wrong.
     """
-    config, notes = load_noting(as_arguments(overrides, config_dir, values))
+    config, notes = load_noting(call_arguments(overrides, config_dir, values))
     for note in notes:
         log.warning("note: %s", note)
     return config

@@ -16,6 +16,7 @@ from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.overrides import as_arguments
+from rlzoo_plus.config.python_calls import call_arguments, given_again, translated
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def train(
-    *overrides: str,
+    *overrides: Any,
     config_dir: str | Path | None = None,
     quiet: bool = False,
     **values: Any,
@@ -46,20 +47,23 @@ def train(
 
     `rz.train("algo=sac", "env=cartpole_bullet", seed=3)` trains below outputs/. With
     `run_dir=DIRECTORY` an existing run resumes; a finished one is returned.
+    `rz.train("sac", MyEnv, total_timesteps=10_000, callback=MyCallback())` does the same with
+    objects and the names of Stable-Baselines3. What can be imported is stored as its dotted path;
+    of anything else the source is recorded, and resuming needs the object again.
 
     Args:
-        *overrides: As on the command line.
+        *overrides: As on the command line; an algorithm and an environment may stand first.
         config_dir: A folder like conf/ with your own files, which are searched first.
         quiet: Print nothing.
         **values: More overrides: `seed=3`, `algo={"hyperparams": {"gamma": 0.9}}`, or
-            `**{"algo.hyperparams.gamma": 0.9}`.
+            `**{"algo.hyperparams.gamma": 0.9}`, or `gamma=0.9`.
 
     Raises:
         ConfigError: The configuration is wrong; nothing is written.
         RunError: The run failed; what it saved before stays.
         KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
     """
-    arguments = as_arguments(overrides, config_dir, values)
+    arguments = call_arguments(overrides, config_dir, values)
     config, notes = load_noting(arguments)
     run = Run(plan=plan_run(config), command=python_call("rlzoo_plus.train", arguments), trust=True)
     return run._train(quiet=quiet, notes=notes)
@@ -236,13 +240,15 @@ class Run:
         Args:
             quiet: Print nothing.
             **overrides: What may change: `checkpoint`, `log`, `report`, `store`, and `n_timesteps`,
-                which may grow; such a run is not exact.
+                which may grow; such a run is not exact. `env`, `callbacks` and others take the
+                objects again that the run was given and that cannot be imported.
 
         Raises:
             ConfigError: The run cannot resume, an override may not change, or it needs trust.
             RunError, KeyboardInterrupt: As `rlzoo_plus.train`.
         """
-        arguments = as_arguments((), None, overrides)
+        changes = given_again(self.config.model_dump(), translated(overrides))
+        arguments = as_arguments((), None, changes)
         self._config = None
         self._plan = self.plan_to_resume(arguments)
         self._command = python_call("rlzoo_plus.Run.resume", [str(self.path), *arguments])

@@ -35,6 +35,7 @@ from rlzoo_plus.errors import (
     ConfigError,
     RunError,
 )
+from rlzoo_plus.given import sources
 from rlzoo_plus.processes import resume_gc
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
 from rlzoo_plus.runs.printing import (
@@ -267,8 +268,10 @@ def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
         if spec is not None:
             places = [spec.origin] if spec.origin else spec.submodule_search_locations or []
             files += [Path(place) for place in places if Path(place).exists()]
+    objects = {name: redact(text or "") for name, text in sources(config.model_dump()).items()}
     return {
         **collect_provenance(Path(__file__), files),
+        **({"objects": objects} if objects else {}),
         "seed_streams": SeedStreams.from_seed(config.seed).report(),
         "config_hash": config_hash(config),
         "exact_resume_problem": problem,

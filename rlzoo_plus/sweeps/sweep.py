@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rlzoo_plus.config.hydra_app import compose_jobs
 from rlzoo_plus.config.overrides import as_arguments
+from rlzoo_plus.config.python_calls import call_arguments
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.printing import plain_console
 from rlzoo_plus.runs.run import Run, frame
@@ -53,10 +54,12 @@ def sweep(
     words = as_arguments(overrides, config_dir, {})
     for key, value in values.items():
         if not isinstance(value, (tuple, range)):
-            words += as_arguments((), None, {key: value})
+            words += call_arguments((), None, {key: value}, here=False)
         elif value:
-            texts = [as_arguments((), None, {key: each})[0].partition("=")[2] for each in value]
-            words.append(f"{key}={','.join(texts)}")
+            each = [call_arguments((), None, {key: one}, here=False) for one in value]
+            # Of an environment, the id; its name follows from that.
+            pairs = [next(w for w in words if w != "env=gym").partition("=") for words in each]
+            words.append(f"{pairs[0][0]}={','.join(text for _, _, text in pairs)}")
         else:
             raise ConfigError(f"{key}: several values are asked for, and none is given.")
     start_early(words)

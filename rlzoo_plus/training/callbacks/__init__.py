@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING
 
-from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.catalog import CALLBACKS
@@ -94,7 +95,9 @@ def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
             callback = CALLBACKS.load(path)
             arguments = reveal(kwargs or {}, "callbacks")
             try:
-                callbacks.append(callback(**arguments))
+                is_function = isinstance(callback, FunctionType)
+                made = ConvertCallback(callback) if is_function else callback(**arguments)
+                callbacks.append(made)
             # User code can raise anything.
             except Exception as error:
                 where = f"callbacks: {path} with {kwargs or {}}"

@@ -26,6 +26,7 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.envs.spaces import encode_space
+from rlzoo_plus.given import names_in
 from rlzoo_plus.training.resume import agent_state, env_state, replay_rows
 from rlzoo_plus.training.resume.callback_state import (
     capture_callbacks,
@@ -110,9 +111,10 @@ class RunSnapshot:
         """
         if self.exactness.inexact_since is not None:
             return False
+        has_given = any(names_in(self.config.model_dump()))
         if not self.exactness.resumed_at:
-            return True
-        is_ours = not own_code(self.config) and agent.device.type == "cpu"
+            return NO_DIFFERENCE if has_given else True
+        is_ours = not own_code(self.config) and not has_given and agent.device.type == "cpu"
         return (is_ours and all(agent.env.get_attr("has_state"))) or NO_DIFFERENCE
 
     def take(self, agent: Any, ended: str | None = None) -> Snapshot:
