@@ -35,6 +35,7 @@ from rlzoo_plus.version import __version__ as __version__
 
 # Where each public name is defined; it is imported on first use (PEP 562).
 _LAZY = {
+    "Agent": "rlzoo_plus.runs.agent",
     "AlgorithmSpec": "rlzoo_plus.config.catalog",
     "ConfigError": "rlzoo_plus.errors",
     "ExpManager": "rlzoo_plus.training.exp_manager",
@@ -44,7 +45,9 @@ _LAZY = {
     "RunError": "rlzoo_plus.errors",
     "Sweep": "rlzoo_plus.sweeps.sweep",
     "compose": "rlzoo_plus.runs.load",
+    "load": "rlzoo_plus.runs.agent",
     "load_policy": "rlzoo_plus.runs.run",
+    "make": "rlzoo_plus.runs.agent",
     "register_algorithm": "rlzoo_plus.config.catalog",
     "register_callback": "rlzoo_plus.config.catalog",
     "register_tracker": "rlzoo_plus.config.catalog",
@@ -65,6 +68,9 @@ if TYPE_CHECKING:
     from rlzoo_plus.envs.seeding import seed_all as seed_all
     from rlzoo_plus.errors import ConfigError as ConfigError
     from rlzoo_plus.errors import RunError as RunError
+    from rlzoo_plus.runs.agent import Agent as Agent
+    from rlzoo_plus.runs.agent import load as load
+    from rlzoo_plus.runs.agent import make as make
     from rlzoo_plus.runs.load import compose as compose
     from rlzoo_plus.runs.run import Run as Run
     from rlzoo_plus.runs.run import load_policy as load_policy

@@ -47,7 +47,8 @@ def source_of(value: Any) -> str | None:
     """Return the source of a class, a function, or of an object's class; None if there is none."""
     is_code = isinstance(value, type) or hasattr(value, "__code__")
     try:
-        return inspect.getsource(value if is_code else type(value))
+        kind = value if is_code else getattr(value, "made_class", type(value))
+        return inspect.getsource(kind)
     except (OSError, TypeError):
         return None
 

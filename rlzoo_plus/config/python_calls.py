@@ -225,14 +225,14 @@ class _Copies:
 
     def __init__(self, env: Any) -> None:
         self.__qualname__ = type(env.unwrapped).__qualname__
-        self._class = type(env.unwrapped)
+        self.made_class = type(env.unwrapped)
         self.metadata = getattr(env, "metadata", {})
         try:
             self._env = copy.deepcopy(env)
         # Simulators refuse it in their own ways.
         except Exception as error:
             raise ConfigError(
-                f"env: this {self._class.__name__} cannot be copied for evaluations ({error}). "
+                f"env: this {self.made_class.__name__} cannot be copied for evaluations ({error}). "
                 "Give its class, or a function that makes one."
             ) from error
 

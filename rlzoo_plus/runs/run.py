@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.analysis.curves import plot_learning_curve
 from rlzoo_plus.analysis.find_run import Place, find_place, read_config, require_trust
 from rlzoo_plus.analysis.run_list import find_runs, started_at, summarise
 from rlzoo_plus.analysis.series import evaluation_rows, metric_rows
@@ -110,6 +111,7 @@ class Run:
             place = Place(plan.run_dir.path)
         self._place, self._plan, self._command, self._trust = place, plan, command, trust
         self._config = None if plan is None else plan.config
+        self._model: Any = None
 
     @classmethod
     def create(cls, config: RunConfig) -> Run:
@@ -284,10 +286,38 @@ class Run:
             with lines_shown(plan.config.log.level, console):
                 for note in notes:
                     console.print(f"note: {note}", markup=False)
-                run_plan(plan, problem, console, self._command, stop=stop, claimed=claimed)
+                run_plan(
+                    *(plan, problem, console, self._command),
+                    stop=stop,
+                    claimed=claimed,
+                    trained=lambda agent: setattr(self, "_model", agent),
+                )
 
         interruptible(work, stop)
         return self
+
+    @property
+    def model(self) -> Any:
+        """The algorithm of Stable-Baselines3, as training in this process has left it.
+
+        Raises:
+            ConfigError: This process has not trained it.
+        """
+        if self._model is None:
+            raise ConfigError("this process has not trained the run: use policy(), or resume it.")
+        return self._model
+
+    def plot(self, out: str | Path | None = None) -> Path:
+        """Draw the learning curve; return the path of the picture.
+
+        Args:
+            out: A .png, .pdf or .svg; by default `plots/learning_curve.png` in the run directory.
+        """
+        path = self.run_dir.plots / "learning_curve.png" if out is None else Path(out)
+        if out is None:
+            check_inside(self.folder, path)
+        plot_learning_curve([self.run_dir], path)
+        return path
 
     def policy(self, which: str | None = None) -> Policy:
         """Load a policy.

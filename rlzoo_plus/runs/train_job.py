@@ -124,6 +124,7 @@ def run_plan(
     watch: Watcher | None = None,
     stop: StopRequest | None = None,
     claimed: Callable[[RunDir], None] = lambda _: None,
+    trained: Callable[[Any], None] = lambda _: None,
 ) -> tuple[RunDir, TrainResult, int]:
     """Train as planned, after `check_before_building`.
 
@@ -136,6 +137,7 @@ def run_plan(
         watch: Gets each evaluation record.
         stop: How it is asked to end, with progress as lines; None to listen to signals instead.
         claimed: Called with the run directory once this process has claimed it.
+        trained: Called with the agent when it has been trained.
 
     Returns:
         The run directory, the result, and the exit code: 0, or 130 or 75 after a signal, or 74 if
@@ -182,6 +184,7 @@ def run_plan(
                 on_evaluation=None if watch is None else lambda record, _: watch(record, request),
             )
             result = manager.train()
+            trained(manager.agent)
             print_result(console, config, result, manager.files)
         if result.state != INTERRUPTED:
             return run_dir, result, 0

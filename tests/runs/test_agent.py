@@ -1,0 +1,57 @@
+"""An agent with the methods of Stable-Baselines3, and its run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.training import assert_same_tree, bundle_weights
+
+import rlzoo_plus as rz
+from rlzoo_plus.envs.seeding import SeedStreams
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "from_sb3.py"
+SMALL = {"tuned": "none", "n_steps": 64, "batch_size": 32, "seed": 1}
+SMALL |= {"eval.every_steps": None, "report.video": False}
+
+
+@pytest.mark.training
+def test_an_agent_is_the_run_of_the_same_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = rz.make("ppo", "cartpole_bullet", **SMALL)
+    with pytest.raises(rz.ConfigError, match=r"call its learn"):
+        agent.predict(np.zeros(5, np.float32))
+    assert agent.learn(128).run.status == "finished"
+    run = rz.train("ppo", "cartpole_bullet", total_timesteps=128, quiet=True, **SMALL)
+    assert_same_tree(bundle_weights(agent.run.path / "final"), bundle_weights(run.path / "final"))
+    observation = np.ones(5, np.float32)
+    expected, _ = agent.predict(observation, deterministic=True)
+    loaded = rz.load(agent.save("kept").with_suffix(""))
+    np.testing.assert_array_equal(loaded.predict(observation, deterministic=True)[0], expected)
+    np.testing.assert_array_equal(agent.model.predict(observation, deterministic=True)[0], expected)
+    assert agent.evaluate(2)["episodes"] == 2
+    assert agent.learn(64).num_timesteps == 192
+    assert rz.load(run.path).learn(64).num_timesteps == 192
+
+
+@pytest.mark.slow
+@pytest.mark.training
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "SAC", "TD3", "DQN"])
+def test_a_script_of_sb3_trains_the_same_weights_with_another_import(algorithm, tmp_path):
+    def printed(*more):
+        # A script's own folder comes first on its path.
+        done = subprocess.run(
+            [sys.executable, SCRIPT, algorithm, *more],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    seed = SeedStreams.from_seed(0).agent
+    assert printed("--plus") == printed("--seed", str(seed))
