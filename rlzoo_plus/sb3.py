@@ -1,7 +1,7 @@
 """The algorithms under the names of Stable-Baselines3: change the import, and a script makes runs.
 
-`from rlzoo_plus.sb3 import PPO` replaces `from stable_baselines3 import PPO`. The defaults are those
-of Stable-Baselines3: no tuned values, no normalization, one environment.
+`from rlzoo_plus.sb3 import PPO` replaces `from stable_baselines3 import PPO`. The defaults are
+those of Stable-Baselines3: no tuned values, no normalization, one environment.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def call_arguments(
             words.append(word)
             continue
         if isinstance(word, (int, float)) or word is None:
-            return as_arguments([word], config_dir, {})
+            raise ConfigError(f"{word!r}: an override is a text like 'algo=sac'.")
         is_algo = word in ALGORITHMS if isinstance(word, str) else _is_algorithm(word)
         key = "algo" if is_algo or "env" in named else "env"
         if key in named:
@@ -192,7 +192,7 @@ def _environment(value: Any, options: list[str]) -> dict[str, Any]:
             "function that makes one, and n_envs=N."
         )
     if not isinstance(value, type) and hasattr(value, "step"):
-        spec = getattr(value, "spec", None)
+        spec: Any = getattr(value, "spec", None)
         entry = getattr(spec, "entry_point", None)
         if isinstance(entry, str) and not _wrapped_by_hand(value, spec):
             kwargs = {k: v for k, v in spec.kwargs.items() if k != "render_mode"}
@@ -248,7 +248,7 @@ def _noise(value: Any) -> dict[str, Any]:
     """Return the keys for an action noise of Stable-Baselines3, or of the user."""
     kinds = {"NormalActionNoise": ("normal", "_mu"), "OrnsteinUhlenbeckActionNoise": ("ou", "_mu")}
     kind, mean = kinds.get(type(value).__name__, (None, ""))
-    sigma = getattr(value, "_sigma", None)
+    sigma: Any = getattr(value, "_sigma", None)
     is_plain = kind is not None and sigma is not None and len(set(sigma.flat)) == 1
     if is_plain and not getattr(value, mean).any() and sigma.flat[0] == float(sigma.flat[0]):
         found = {"type": kind, "std": float(sigma.flat[0])}

@@ -46,6 +46,7 @@ from rlzoo_plus.config.schema import (
 )
 from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
+from rlzoo_plus.given import is_given
 
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
@@ -205,6 +206,11 @@ def _check_names(config: RunConfig) -> None:
 
 def _of_environments(config: RunConfig) -> Iterator[str]:
     """Yield what is wrong with the environments."""
+    if is_given(config.env.id) and config.vec_env == "subproc":
+        yield (
+            "vec_env=subproc: its processes import the environment. Define its class or function "
+            "at the top level of a module, or leave vec_env out."
+        )
     folder = PurePosixPath(str(config.env.name))
     if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
         yield (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,7 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.compare import outcome_values
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.python_calls import call_arguments, given_again, translated
 from rlzoo_plus.config.schema import RunConfig
@@ -318,6 +322,67 @@ class Run:
             check_inside(self.folder, path)
         plot_learning_curve([self.run_dir], path)
         return path
+
+    def export(
+        self, file_format: str = "onnx", out: str | Path | None = None, which: str | None = None
+    ) -> Path:
+        """Write a policy in another format, and check the file; return its path.
+
+        Args:
+            file_format: `onnx`, `torchscript` or `sb3`.
+            out: The file; by default below `export/` in the run directory.
+            which: The policy, as for `policy`.
+
+        Raises:
+            ConfigError: The policy cannot be written so, or the file does not act as it does.
+        """
+        # Takes seconds.
+        from rlzoo_plus.export.writing import FILE_NAMES, export_policy
+
+        if file_format not in FILE_NAMES:
+            raise ConfigError(f"{file_format}: the formats are {', '.join(FILE_NAMES)}.")
+        name, policy = which or self.which, self.policy(which)
+        path = self.folder / "export" / name / FILE_NAMES[file_format]
+        if out is None:
+            check_inside(self.folder, path)
+        path = path if out is None else Path(out)
+        run = "" if self.path is None else self.path.name
+        about = {"step": str(policy.step), "which": name, "run": run}
+        exported = export_policy(policy, self.config, path, file_format, about)
+        if not exported.parity.holds:
+            raise ConfigError(f"{path} does not act as the policy does: do not use it.")
+        return path
+
+    def compare(self, other: Run) -> dict[str, tuple[Any, Any]]:
+        """Return what differs from another run: each setting that decides the outcome, and results.
+
+        Settings stand under their dotted keys; `best` and `final` are mean returns.
+        """
+        mine, theirs = outcome_values(self.config), outcome_values(other.config)
+        keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
+        found = {key: (mine.get(key), theirs.get(key)) for key in keys}
+        scores = ((run.result or {}, which) for which in ("best", "final") for run in (self, other))
+        means = [(result.get(which) or {}).get("mean_return") for result, which in scores]
+        return {**found, "best": (means[0], means[1]), "final": (means[2], means[3])}
+
+    def _repr_html_(self) -> str:
+        """Return a table of the run and its learning curve, for notebooks."""
+        parts = [f"<b>{escape(repr(self))}</b>"]
+        if self.status in ("new", "bundle"):
+            return parts[0]
+        rows = evaluation_rows(self.run_dir)[-5:]
+        names = ("step", "mean_return", "std_return", "success_rate")
+        cells = ["".join(f"<th>{name}</th>" for name in names)]
+        cells += ["".join(f"<td>{escape(str(r.get(n)))}</td>" for n in names) for r in rows]
+        if rows:
+            parts.append(f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>")
+            with tempfile.TemporaryDirectory() as folder:
+                picture = self.plot(Path(folder) / "curve.png").read_bytes()
+            data = base64.b64encode(picture).decode()
+            parts.append(
+                f'<img alt="learning curve" width="560" src="data:image/png;base64,{data}">'
+            )
+        return "".join(parts)
 
     def policy(self, which: str | None = None) -> Policy:
         """Load a policy.

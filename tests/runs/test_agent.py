@@ -36,6 +36,25 @@ def test_an_agent_is_the_run_of_the_same_settings(tmp_path, monkeypatch):
     assert rz.load(run.path).learn(64).num_timesteps == 192
 
 
+@pytest.mark.training
+def test_a_run_is_drawn_exported_compared_and_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = {**SMALL, "eval.every_steps": 64, "eval.episodes": 1, "total_timesteps": 64}
+    runs = [rz.train("ppo", "cartpole_bullet", quiet=True, **values, gamma=g) for g in (0.9, 0.8)]
+    assert runs[0].plot(tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert runs[0].export("torchscript").is_file()
+    with pytest.raises(rz.ConfigError, match="the formats are"):
+        runs[0].export("pickle")
+    found = runs[0].compare(runs[1])
+    assert found["algo.hyperparams.gamma"] == (0.9, 0.8)
+    assert set(found) == {"algo.hyperparams.gamma", "best", "final"}
+    shown = runs[0]._repr_html_()
+    assert all(part in shown for part in ("<table>", "data:image/png;base64,", "&lt;Run"))
+    assert runs[0].model.num_timesteps == 64
+    with pytest.raises(rz.ConfigError, match="has not trained"):
+        _ = rz.Run.open(runs[0].path).model
+
+
 @pytest.mark.slow
 @pytest.mark.training
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "SAC", "TD3", "DQN"])
