@@ -39,6 +39,7 @@ _LAZY = {
     "AlgorithmSpec": "rlzoo_plus.config.catalog",
     "ConfigError": "rlzoo_plus.errors",
     "ExpManager": "rlzoo_plus.training.exp_manager",
+    "Overrides": "rlzoo_plus.runs.typed_overrides",
     "Policy": "rlzoo_plus.agents.policy",
     "Run": "rlzoo_plus.runs.run",
     "RunConfig": "rlzoo_plus.config.schema",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.runs.run import Run as Run
     from rlzoo_plus.runs.run import load_policy as load_policy
     from rlzoo_plus.runs.run import train as train
+    from rlzoo_plus.runs.typed_overrides import Overrides as Overrides
     from rlzoo_plus.sweeps.sweep import Sweep as Sweep
     from rlzoo_plus.sweeps.sweep import sweep as sweep
     from rlzoo_plus.training.exp_manager import ExpManager as ExpManager

@@ -15,6 +15,7 @@ from torch import nn, optim
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import is_harmless, own_code
+from rlzoo_plus.config.python_calls import translated
 
 MODULE = """
 import gymnasium, numpy as np
@@ -148,6 +149,15 @@ def test_what_names_code_is_no_harmless_override(override):
     assert not is_harmless(override)
     assert is_harmless("algo.hyperparams.learning_rate=lin_0.5_1.5e-3")
     assert is_harmless("env.id=CartPole-v1")
+
+
+def test_the_typed_overrides_are_the_keys_of_a_run():
+    typed = rz.Overrides.__annotations__.keys()
+    assert rz.RunConfig.model_fields.keys() <= typed
+    for name in typed - rz.RunConfig.model_fields.keys() - {"policy_kwargs"}:
+        algo = "sac" if name in ("buffer_size", "action_noise") else "ppo"
+        # A name of Stable-Baselines3 that is unknown would stay as it is.
+        assert name not in translated({"algo": algo, name: "x"})
 
 
 @pytest.mark.training
