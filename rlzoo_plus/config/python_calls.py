@@ -58,15 +58,19 @@ def call_arguments(
     """
     if isinstance(overrides, str):
         return as_arguments(overrides, config_dir, {})
-    words, named = [], dict[str, Any]()
+    words, named, placed = [], dict[str, Any](), list[Any]()
     for word in overrides:
         if isinstance(word, str) and ("=" in word or word.startswith(("-", "~"))):
             words.append(word)
             continue
         if isinstance(word, (int, float)) or word is None:
             raise ConfigError(f"{word!r}: an override is a text like 'algo=sac'.")
-        is_algo = word in ALGORITHMS if isinstance(word, str) else _is_algorithm(word)
-        key = "algo" if is_algo or "env" in named else "env"
+        placed.append(word)
+    known = [w for w in placed if (w in ALGORITHMS if isinstance(w, str) else _is_algorithm(w))]
+    # Of two unknown words the first is meant for the algorithm.
+    algos = known or placed[:-1]
+    for word in placed:
+        key = "algo" if any(word is algo for algo in algos) else "env"
         if key in named:
             raise ConfigError(f"{word!r}: an override is a text like 'algo=sac'.")
         named[key] = word

@@ -121,6 +121,7 @@ def test_layers_by_key_replace_those_that_a_file_names():
     [
         ({"env": DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])}, "n_envs=N"),
         ({"env": lambda: None, "vec_env": "subproc"}, "vec_env=subproc: its processes import"),
+        ({"algo": "sca"}, "algo=sca: unknown algo 'sca'. Did you mean 'sac'"),
         ({"env": 3}, "env expects a name, an id, a class or a function"),
         ({"env": "points_of_mine.Nothing"}, "points_of_mine has no Nothing"),
         ({"algo": nn.Module}, "env expects|algo"),
