@@ -82,7 +82,7 @@ def functions_of(config: RunConfig) -> list[str]:
     """Return the dotted paths of the functions that are schedules."""
     spec = ALGORITHMS.get(config.algo.name)
     values = [config.algo.hyperparams.get(key) for key in getattr(spec, "schedules", ())]
-    return [value for value in values if is_path(value)]
+    return [value for value in values if isinstance(value, str) and is_path(value)]
 
 
 def own_modules(config: RunConfig) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.config.catalog import ALGORITHMS, REGISTRIES, get_algorithm
-from rlzoo_plus.config.overrides import GROUPS, as_arguments, typed_values
+from rlzoo_plus.config.conf_keys import GROUPS
+from rlzoo_plus.config.overrides import as_arguments, typed_values
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import config_dirs, group_options
 from rlzoo_plus.config.signatures import constructor_arguments

@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, QuotedString, RangeSweep
 from hydra.errors import HydraException
 
-from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.schedules import ScheduleSpec, is_function, parse_schedule
 from rlzoo_plus.config.schema import NormalizeConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.override_values import PARTS, parse_override, same_value, value_text
@@ -250,12 +250,14 @@ class Dimension:
     def _number(self, value: Any) -> tuple[float, bool]:
         if _is_number(value) and math.isfinite(value):
             return value, self.transform != "linear"
-        if not isinstance(value, str):
+        # A function is not called for its numbers: its code may not be trusted.
+        if not isinstance(value, str) or is_function(value):
             raise ValueError("no number")
         try:
             schedule = parse_schedule(value, self.key)
         except ConfigError:
             raise ValueError("no number") from None
+        assert isinstance(schedule, ScheduleSpec)
         is_linear = self.transform == "linear" and schedule.kind == "lin" and schedule.end == 0
         return schedule.start, is_linear or schedule.start == schedule.end
 

@@ -58,7 +58,7 @@ def test_a_torchscript_file_acts_as_the_policy(name):
 
 
 @pytest.mark.parametrize(
-    "name", [*FAST, *(pytest.param(n, marks=pytest.mark.training) for n in OTHERS)]
+    "name", [*FAST, *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)]
 )
 def test_an_onnx_file_acts_as_the_policy(name):
     pytest.importorskip("onnxscript")

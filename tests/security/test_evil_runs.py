@@ -49,6 +49,7 @@ NEEDS_TRUST = {
     "own activation": "evil_package.Activation",
     "best with an own extractor": "evil_package.Extractor",
     "id with a module": "evil_package",
+    "id of an own class": "evil_package",
     "id of old Gym": "GymV26Environment-v0",
 }
 

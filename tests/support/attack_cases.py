@@ -118,6 +118,7 @@ def _sweeps(root, command, victim):
         "a package": env(packages=["evil_package"]),
         "a wrapper": env(wrappers=["evil_package.Wrapper"]),
         "a module in an id": env(id="evil_package:Pendulum-v1"),
+        "a class as an id": env(id="evil_package.Env"),
         "a job elsewhere": lambda job: edit_ledger(
             job.sweep, lambda r: r.update(job="../../victim")
         ),
@@ -148,6 +149,8 @@ def _studies(root, command):
         "a package": "env.packages=[evil_package]",
         "a wrapper": "env.wrappers=[evil_package.Wrapper]",
         "a module in an id": "env.id=evil_package:Env-v0",
+        "a class as an id": "env.id=evil_package.Env",
+        "a schedule": "algo.hyperparams.learning_rate=evil_package.fall",
         "another path for settings": f"hydra.searchpath=[file://{root}/evil]",
         "a launcher": "infra=slurm",
         "a tracker": "tracker=wandb",

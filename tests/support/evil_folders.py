@@ -237,6 +237,7 @@ RUNS = {
     ),
     "best with an own extractor": forged_best(own_extractor),
     "id with a module": config("id: Pendulum-v1", "id: evil_package:Pendulum-v1"),
+    "id of an own class": config("id: Pendulum-v1", "id: evil_package.Env"),
     "id of old Gym": config("id: Pendulum-v1\n", "id: GymV26Environment-v0\n"),
     "id with escapes": config("id: Pendulum-v1", 'id: "\\e[2JPendulum-v1"'),
     "name with escapes": config("name: pendulum", 'name: "\\e[2Jpendulum"'),
@@ -262,6 +263,8 @@ CALLBACKS = {
     "own noise": config(
         "  action_noise: null", "  action_noise: {type: evil_package.Noise, std: 0.1}"
     ),
+    "own schedule": config("learning_rate: 0.0003", "learning_rate: evil_package.fall"),
+    "schedule of the system": config("learning_rate: 0.0003", "learning_rate: os._exit"),
     "own callback": config("callbacks: []", "callbacks: [evil_package.Callback]"),
     "a command as callback": config(
         "callbacks: []", f"callbacks: [{{os.system: {{command: {COMMAND}}}}}]"

@@ -24,6 +24,17 @@ MINE = "support.user_policies"
 TWO_ENVS = ("n_envs=2", "n_timesteps=384", "eval.every_steps=128")
 
 
+# Others stay for each day: one of each algorithm and kind of environment.
+SLOW = {
+    *("attention", "attention, frames", "classic", "dropout", "frozen", "parts", "pictures"),
+    *("robot", "schedule", "sets", "walker"),
+}
+
+
+def _some_slow(names):
+    return [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in names]
+
+
 def _config(algo, env=REACH, *overrides):
     return tiny_config(algo, env, *SHORT, *overrides)
 
@@ -97,13 +108,13 @@ OFF_POLICY = {
 }
 
 
-@pytest.mark.parametrize("name", ON_POLICY)
+@pytest.mark.parametrize("name", _some_slow(ON_POLICY))
 def test_an_on_policy_run_in_pieces_is_the_run_as_a_whole(tmp_path, name):
     iterations = 2 if name in ("Image", "Dict", "Memory") else 3
     assert_same_in_pieces(tmp_path, _config(*ON_POLICY[name]), iterations)
 
 
-@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize("name", _some_slow(OFF_POLICY))
 def test_an_off_policy_run_in_pieces_is_the_run_as_a_whole(tmp_path, name):
     iterations = {"pictures": 5, "robots in a batch": 3}.get(name, 9)
     assert_same_in_pieces(tmp_path, _config(*OFF_POLICY[name]), iterations)
@@ -132,7 +143,7 @@ def test_pictures_keep_their_order_in_memory(tmp_path):
     assert agent["layouts"]["_last_obs"] == [0, 2, 3, 1]
 
 
-@pytest.mark.parametrize("algo", ["ppo", "sac"])
+@pytest.mark.parametrize("algo", ["ppo", pytest.param("sac", marks=pytest.mark.slow)])
 def test_when_checkpoints_are_made_changes_nothing(tmp_path, algo):
     found = []
     cadences = [
@@ -147,6 +158,7 @@ def test_when_checkpoints_are_made_changes_nothing(tmp_path, algo):
     assert all(digests == found[0] for digests in found)
 
 
+@pytest.mark.slow
 def test_early_stopping_goes_on_counting(tmp_path):
     config = _config(
         "ppo",
