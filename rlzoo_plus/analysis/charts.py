@@ -6,6 +6,7 @@ Precipice".
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,15 @@ from rlzoo_plus.analysis.style import (
     FAINT,
     GREY,
     INK,
+    SCREEN,
     STEPS_LABEL,
-    add_legend,
+    Style,
     escaped,
+    finish,
     line_look,
     new_axes,
     new_grid,
+    sparse_marks,
 )
 from rlzoo_plus.errors import ConfigError
 
@@ -41,12 +45,12 @@ _TICK: dict[str, Any] = {"marker": "|", "markeredgewidth": 3, "linestyle": "none
 _FEW = f"fewer than {ENOUGH_SEEDS} seeds: a rough guide"
 
 
-def scores_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
+def scores_figure(sides: Sequence[Side], which: Which = "final", style: Style = SCREEN) -> Figure:
     """Return interquartile means of scores with 95 % intervals, and each seed as a point."""
     envs = _envs(sides)
     titles, alone = [escaped(env) for env in envs], f"{which} score on {escaped(envs[0])}"
     label = f"mean return of {which} evaluation"
-    figure, panels = _rows_for_sides(sides, f"{which} score", titles, alone, label)
+    figure, panels = _rows_for_sides(sides, f"{which} score", titles, alone, label, style)
     for axes, env in zip(panels, envs, strict=True):
         for row, side in enumerate(sides):
             scores = side.scores(env, which) if env in side.runs else []
@@ -62,69 +66,83 @@ def scores_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
     interval = "95 % bootstrap interval"
     panels[0].plot([], [], color=GREY, linewidth=7, alpha=0.4, label=interval)
     _note_few(panels[0], sides)
-    add_legend(*panels)
-    return figure
+    return finish(figure, style)
 
 
-def profile_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
+def profile_figure(sides: Sequence[Side], which: Which = "final", style: Style = SCREEN) -> Figure:
     """Return the share of runs above each normalised score, with 95 % bands."""
     scaled, source = _scaled(sides, which)
+    fewest = min(len(task) for tasks in scaled for task in tasks)
+    if fewest < ENOUGH_SEEDS:
+        raise ConfigError(
+            f"a performance profile of {fewest} seed{'s' if fewest > 1 else ''} is a few steps "
+            f"that chance made: it takes {ENOUGH_SEEDS} of each variant on each environment. "
+            "--kind scores shows each seed."
+        )
     every = np.concatenate([task for tasks in scaled for task in tasks])
     low, high = float(every.min()), float(every.max())
     room = 0.05 * ((high - low) or 1.0)
     taus = np.linspace(low - room, high + room, _POINTS)
-    figure, axes = new_axes("performance profile", "share of runs above it", source)
+    figure, axes = new_axes("performance profile", "share of runs above it", source, style)
     for number, (side, tasks) in enumerate(zip(sides, scaled, strict=True)):
-        look = line_look(number)
+        look, marks = line_look(number), sparse_marks(number, _POINTS)
         shares = performance_profile(np.concatenate(tasks), taus)
-        axes.plot(taus, shares, linewidth=2.6, label=_sized(side), drawstyle="steps-post", **look)
-        if min(map(len, tasks)) >= ENOUGH_SEEDS:
-            band = stratified_bootstrap_ci(
-                tasks, lambda drawn: performance_profile(drawn, taus), _RESAMPLES
-            )
-            alpha = 0.15 if len(sides) <= 6 else 0.06
-            axes.fill_between(
-                taus, *band, color=look["color"], alpha=alpha, linewidth=0, step="post"
-            )
-    _note_few(axes, sides)
+        look |= {"linewidth": 2.4, "drawstyle": "steps-post"}
+        axes.plot(taus, shares, label=_sized(side), **look, **marks)
+        band = stratified_bootstrap_ci(
+            tasks, lambda drawn: performance_profile(drawn, taus), _RESAMPLES
+        )
+        shade = {"color": look["color"], "alpha": 0.15 if len(sides) <= 6 else 0.06}
+        axes.fill_between(taus, *band, linewidth=0, step="post", **shade)
+    grey: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}
+    axes.fill_between([], [], [], label="95 % bootstrap interval", **grey)
     axes.set_ylim(-0.02, 1.04)
-    add_legend(axes)
-    return figure
+    return finish(figure, style)
 
 
-def improvement_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
+def improvement_figure(
+    sides: Sequence[Side], which: Which = "final", style: Style = SCREEN
+) -> Figure:
     """Return a table in colours: how probably a run of the row scores above one of the column."""
     if len(sides) < 2:
         raise ConfigError("one variant alone improves on nothing. Name the runs of at least two.")
     scaled, _ = _scaled(sides, which)
     n = len(sides)
-    figure, axes = new_axes("probability of improvement", "", "")
-    size = max(5.6, 0.95 * n + 2.5) + 0.08 * max(0, max(len(s.name) for s in sides) - 20)
-    figure.set_size_inches(size + 2.5, size)
+    figure, axes = new_axes("probability of improvement", "", "", style)
+    names = [_short(escaped(side.name)) for side in sides]
+    longest = max(len(line) for name in names for line in name.splitlines())
+    # Beside the cells are the names, about 0.09 inch a character, and the bar.
+    beside = 0.09 * longest + 2.2
+    cell = 0.95 if style.sheet_in is None else min(0.95, (style.sheet_in - beside) / n)
+    width = max(n * cell, 3.4) + beside if style.sheet_in is None else style.sheet_in
+    figure.set_size_inches(width, max(n * cell, 2.4) + 0.065 * longest + 1.2)
     values = np.full((n, n), np.nan)
+    look: dict[str, Any] = {"ha": "center", "va": "center"}
+    look["fontsize"] = max(6.0, min(11.0, 11.5 * cell))
     for i in range(n):
-        for j in range(n):
-            if i == j:
-                continue
+        for j in (j for j in range(n) if j != i):
             values[i, j] = probability_of_improvement(scaled[i], scaled[j])
             text = f"{values[i, j]:.2f}"
-            if min(len(task) for k in (i, j) for task in scaled[k]) >= ENOUGH_SEEDS:
+            fewest = min(len(task) for k in (i, j) for task in scaled[k])
+            if fewest >= ENOUGH_SEEDS and cell > 0.7:
                 ends = _improvement_interval(scaled[i], scaled[j])
                 text += f"\n[{ends[0]:.2f}, {ends[1]:.2f}]"
-            far = abs(values[i, j] - 0.5) > 0.35
-            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 11 if n < 9 else 9}
-            axes.text(j, i, text, color="white" if far else INK, **look)
-    image = axes.imshow(values, vmin=0, vmax=1, cmap="RdBu")
-    names = [escaped(side.name) for side in sides]
+            axes.text(j, i, text, color="white" if values[i, j] > 0.55 else INK, **look)
+    axes.set_facecolor(FAINT)
+    # The more probable, the darker: so it is read in grey, too.
+    image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues")
     axes.set_yticks(range(n), names)
-    axes.set_xticks(range(n), names, rotation=45, ha="right")
+    axes.set_xticks(range(n), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.grid(visible=False)
     bar = figure.colorbar(image, ax=axes, shrink=0.7)
-    bar.set_label("P(row scores higher than column)", fontsize=12, color=INK)
-    return figure
+    bar.ax.tick_params(labelsize=12.5, colors=INK)
+    bar.set_label("P(row scores higher)", fontsize=14, color=INK)
+    return finish(figure, style)
 
 
-def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> Figure:
+def threshold_figure(
+    sides: Sequence[Side], threshold: float | None = None, style: Style = SCREEN
+) -> Figure:
     """Return after how many steps evaluations first reach a mean return.
 
     Without a threshold, it is that from which on each environment is solved.
@@ -133,7 +151,7 @@ def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> F
     limits = {env: threshold if threshold is not None else _solved(sides, env) for env in envs}
     titles = [f"{escaped(env)}: {limits[env]:g}" for env in envs]
     alone = f"steps to a return of {limits[envs[0]]:g} on {escaped(envs[0])}"
-    figure, panels = _rows_for_sides(sides, "steps to threshold", titles, alone, STEPS_LABEL)
+    figure, panels = _rows_for_sides(sides, "steps to threshold", titles, alone, STEPS_LABEL, style)
     for axes, env in zip(panels, envs, strict=True):
         for row, side in enumerate(sides):
             runs = list(side.runs.get(env, {}).values())
@@ -159,8 +177,7 @@ def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> F
     label = "median of all seeds, none if half never get there"
     panels[0].plot([], [], color=GREY, markersize=14, label=label, **_TICK)
     _note_few(panels[0], sides)
-    add_legend(*panels)
-    return figure
+    return finish(figure, style)
 
 
 def _scaled(sides: Sequence[Side], which: Which) -> tuple[list[list[np.ndarray]], str]:
@@ -204,25 +221,35 @@ def _solved(sides: Sequence[Side], env: str) -> float:
 
 
 def _rows_for_sides(
-    sides: Sequence[Side], title: str, titles: Sequence[str], alone: str, x_label: str
+    sides: Sequence[Side],
+    title: str,
+    titles: Sequence[str],
+    alone: str,
+    x_label: str,
+    style: Style,
 ) -> tuple[Figure, list[Axes]]:
-    """Return axes with a row for each side, and room for their names; `alone` titles only axes."""
-    figure, panels = new_grid(title, titles, "", x_label)
-    if len(panels) == 1:
-        panels[0].set_title(alone, loc="left")
+    """Return axes with a row for each side; `alone` is the title of a single one."""
+    names = [_short(escaped(side.name)) for side in sides]
+    beside = 0.1 * max(len(line) for name in names for line in name.splitlines())
+    title = title if titles[1:] else alone
+    figure, panels = new_grid(title, titles, "", x_label, style, beside)
+    columns = {axes.get_subplotspec().colspan.start for axes in panels}  # type: ignore[union-attr]
     for axes in panels:
-        axes.set_yticks(range(len(sides)), [escaped(side.name) for side in sides])
+        is_left = axes.get_subplotspec().colspan.start == 0  # type: ignore[union-attr]
+        axes.set_yticks(range(len(sides)), names if is_left else [""] * len(sides))
         axes.margins(x=0.05)
         axes.set_ylim(len(sides) - 0.4, -0.6)
         axes.grid(axis="x", color=FAINT)
         axes.grid(axis="y", visible=False)
-    rows, longest = len(sides), max(len(side.name) for side in sides)
-    columns = len({axes.get_subplotspec().colspan.start for axes in panels})  # type: ignore[union-attr]
-    # A character is about 0.1 inch wide; there is room for twenty.
-    figure.set_figwidth(figure.get_figwidth() + columns * 0.1 * max(0, longest - 20))
-    per_column = len({axes.get_subplotspec().rowspan.start for axes in panels})  # type: ignore[union-attr]
-    figure.set_figheight(max(3.4, 1.8 + 0.45 * rows) * per_column)
+    lines = sum(name.count("\n") + 1 for name in names)
+    height = 1.8 + 0.45 * len(sides) + 0.2 * (lines - len(sides))
+    figure.set_figheight(max(3.0, height) * -(-len(panels) // len(columns)))
     return figure, panels
+
+
+def _short(name: str) -> str:
+    """Return a name in lines of some width."""
+    return textwrap.fill(name, 26)
 
 
 def _note_few(axes: Axes, sides: Sequence[Side]) -> None:

@@ -19,12 +19,15 @@ from rlzoo_plus.analysis.style import (
     GREY,
     INK,
     PALETTE,
-    add_legend,
+    SCREEN,
+    Style,
     escaped,
+    finish,
     line_look,
     new_axes,
     new_grid,
     save_plot,
+    sparse_marks,
 )
 from rlzoo_plus.analysis.variants import settings_labels
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -52,6 +55,7 @@ _DENSE = 100
 _MOST_POINTS = 300
 # With more lines, those of single runs would hide them.
 _MOST_WITH_RUNS = 6
+_WEIGHT = 2.4
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
     def label(one: Curve) -> str:
         """Name a group by what sets it apart from the others."""
         if by == "seed":
-            return f"seed {one.seed}" if has_algo and has_env else one.title
+            named = ("" if has_algo else one.variant, "" if has_env else f"on {one.env}")
+            return ", ".join(filter(None, (" ".join(filter(None, named)), f"seed {one.seed}")))
         if by is not None:
             return str(getattr(one, by))
         if has_env:
@@ -227,6 +232,7 @@ def plot_curves(
     by: str | None = None,
     *,
     axis: Axis = "steps",
+    style: Style = SCREEN,
 ) -> Path:
     """Draw a metric over environment steps, episodes or hours, as PNG, SVG or PDF.
 
@@ -235,7 +241,7 @@ def plot_curves(
     each environment its own axes. `metric` is a name that `load_series`
     knows; runs without it are left out. For `by` see `group_curves`.
     """
-    return save_plot(curves_figure(runs, metric, by, axis), out)
+    return save_plot(curves_figure(runs, metric, by, axis, style=style), out)
 
 
 def curves_figure(
@@ -244,6 +250,7 @@ def curves_figure(
     by: str | None = None,
     axis: Axis = "steps",
     among: Sequence[RunEntry] | None = None,
+    style: Style = SCREEN,
 ) -> Figure:
     """Return the figure of `plot_curves`; for `among` see `load_curves`."""
     loaded = zip(runs, load_curves(runs, metric, axis, among), strict=True)
@@ -253,19 +260,30 @@ def curves_figure(
         over = "" if axis == "steps" else f" over {axis}"
         raise ConfigError(f"{metric!r} has no values yet{over} ({named}). Let the run go on first.")
     if len(drawn) == 1 and axis == "steps":
-        figure, panels = _figure_of_one(*drawn[0], metric)
+        figure, panels = _figure_of_one(*drawn[0], metric, style)
     else:
-        figure, panels = _figure_of_many([curve for _, curve in drawn], metric, by, axis)
+        figure, panels = _figure_of_many([curve for _, curve in drawn], metric, by, axis, style)
     for axes in panels:
         # Plots of different runs are comparable if all begin at 0.
         left, right = axes.get_xlim()
         axes.set_xlim(min(left, -0.015 * right), right)
-    add_legend(*panels)
-    return figure
+    _note_points(panels[0], [curve for _, curve in drawn])
+    return finish(figure, style)
 
 
-def _figure_of_one(run: RunEntry, curve: Curve, metric: str) -> tuple[Figure, list[Axes]]:
-    figure, axes = new_axes(curve.title, _LABELS.get(metric, metric))
+def _note_points(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Say in the legend which runs have a single point, which is no curve."""
+    count = sum(len(curve.series) == 1 for curve in curves)
+    if count:
+        which = "a single point" if count == len(curves) == 1 else f"{count} of {len(curves)} runs"
+        text = which if which.startswith("a ") else f"{which} have a single point"
+        axes.plot([], [], linestyle="none", label=f"{text} so far: no curve yet")
+
+
+def _figure_of_one(
+    run: RunEntry, curve: Curve, metric: str, style: Style
+) -> tuple[Figure, list[Axes]]:
+    figure, axes = new_axes(curve.title, _LABELS.get(metric, metric), style=style)
     if metric == EVALUATION_RETURN:
         _draw_run(axes, run.run)
         _draw_solved(axes, curve.solved_return)
@@ -275,7 +293,7 @@ def _figure_of_one(run: RunEntry, curve: Curve, metric: str) -> tuple[Figure, li
 
 
 def _figure_of_many(
-    curves: list[Curve], metric: str, by: str | None, axis: Axis
+    curves: list[Curve], metric: str, by: str | None, axis: Axis, style: Style
 ) -> tuple[Figure, list[Axes]]:
     variant, envs = _shared(curves, "variant"), list(dict.fromkeys(c.env for c in curves))
     # One that is asked to merge environments, or to compare them, needs a single one.
@@ -287,7 +305,7 @@ def _figure_of_many(
         title = f"{title} on {env}" if title and env else str(env or title)
         title = title or f"{len(curves)} runs"
     label = _LABELS.get(metric, metric)
-    figure, panels = new_grid(title, titles, label + note, AXIS_LABELS[axis])
+    figure, panels = new_grid(title, titles, label + note, AXIS_LABELS[axis], style)
     smoothed = [_smoothed(curve) for curve in curves]
     groups = {
         env: group_curves([c for c in smoothed if len(titles) == 1 or c.env == env], by)
@@ -295,11 +313,11 @@ def _figure_of_many(
     }
     # The same variant looks alike on all environments.
     names = dict.fromkeys(_line_name(g, by) for each in groups.values() for g in each)
-    looks = {name: line_look(number) for number, name in enumerate(names)}
+    places = {name: number for number, name in enumerate(names)}
     for axes, env in zip(panels, titles, strict=True):
         here = [c for group in groups[env] for c in group.curves]
         solved = _shared(here, "solved_return") if metric == EVALUATION_RETURN else None
-        _draw_groups(axes, groups[env], by, solved, looks, is_grid=len(titles) > 1)
+        _draw_groups(axes, groups[env], by, solved, places, is_grid=len(titles) > 1)
     return figure, panels
 
 
@@ -326,7 +344,9 @@ def _draw_run(axes: Axes, run: RunDir) -> None:
     colour, label = PALETTE[0], "± 1 std of episodes"
     shade: dict[str, Any] = {"color": colour, "alpha": 0.18, "linewidth": 0}
     axes.fill_between(steps, means - stds, means + stds, label=label, **shade)
-    look = {"color": colour, "linewidth": 2.6, "markersize": 6.5, "markeredgecolor": "white"}
+    if len(steps) == 1:
+        axes.errorbar(steps, means, stds, color=colour, capsize=5, linewidth=_WEIGHT)
+    look = {"color": colour, "linewidth": _WEIGHT, "markersize": 6.5, "markeredgecolor": "white"}
     axes.plot(steps, means, marker="o", label="evaluation mean", zorder=3, **look)
     best = evaluations[int(np.argmax(means))]
     label = f"best: {best.mean_return:,.4g} at {best.step:,} steps"
@@ -337,7 +357,7 @@ def _draw_run(axes: Axes, run: RunDir) -> None:
 
 def _draw_metric(axes: Axes, curve: Curve) -> None:
     steps, values = curve.series.steps, curve.series.values
-    look: dict[str, Any] = {"color": PALETTE[0], "linewidth": 2.4}
+    look: dict[str, Any] = {"color": PALETTE[0], "linewidth": _WEIGHT}
     if not curve.is_dense:
         axes.plot(steps, values, marker=curve.marker, markersize=5, **look)
         return
@@ -351,19 +371,20 @@ def _draw_groups(
     groups: list[Group],
     by: str | None,
     solved: float | None,
-    looks: Mapping[str, Mapping[str, Any]],
+    places: Mapping[str, int],
     *,
     is_grid: bool,
 ) -> None:
     is_crowded = len(groups) > _MOST_WITH_RUNS
     for group in groups:
         name, first = _line_name(group, by), group.curves[0]
-        look = looks[name]
+        look = line_look(places[name])
         shown = name if is_grid else group.label
         if len(group.curves) == 1:
             label = shown if by == "seed" or is_grid else f"{shown} ({group.size})"
             steps, values = first.series.steps, first.series.values
-            axes.plot(steps, values, linewidth=2.4, marker=first.marker, label=label, **look)
+            marks = sparse_marks(places[name], len(steps))
+            axes.plot(steps, values, linewidth=_WEIGHT, label=label, **look, **marks)
             continue
         if not is_crowded:
             for curve in group.curves:
@@ -373,10 +394,9 @@ def _draw_groups(
         left_out = len(group.curves) - band.n_runs
         note = f", {left_out} cut short" if left_out else ""
         label = shown if is_grid else f"{shown} ({group.size}{note})"
-        # A line of one point would not be seen.
-        marker = "o" if len(band.steps) == 1 else ""
-        axes.plot(band.steps, band.iqm, linewidth=2.8, label=label, zorder=3, marker=marker, **look)
-        if marker and not is_crowded and np.isfinite(band.low[0]):
+        marks = sparse_marks(places[name], len(band.steps))
+        axes.plot(band.steps, band.iqm, linewidth=_WEIGHT, label=label, zorder=3, **look, **marks)
+        if len(band.steps) == 1 and not is_crowded and np.isfinite(band.low[0]):
             ends = [band.low[0], band.high[0]]
             axes.plot([band.steps[0]] * 2, ends, color=look["color"], linewidth=6, alpha=0.3)
         shade: dict[str, Any] = {"color": look["color"], "alpha": 0.1 if is_crowded else 0.2}

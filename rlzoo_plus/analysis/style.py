@@ -1,8 +1,15 @@
-"""The style of plots: size, fonts, colours and number formats, without global state."""
+"""The style of plots: size, fonts, colours and number formats, without global state.
+
+A plot is laid out at the size of a screen, where labels have 14 points. Another style draws on a
+wider or narrower sheet and scales that to the width of a column or slide, so that all kinds of
+plots keep their proportions in it.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from math import ceil
 from pathlib import Path
@@ -17,7 +24,10 @@ if TYPE_CHECKING:
 
 # Safe for colour-blind readers: Okabe and Ito (2008), without yellow, which is lost on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-LINE_STYLES = ("-", "--", ":", "-.")
+# What tells lines apart in grey: as the numbers of styles and of marks have no common divisor, no
+# pair of them comes twice before the 29th line.
+LINE_STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, GREY, FAINT = "#222222", "#8A8A8A", "#E4E4E4"
 DPI = 150
 STEPS_LABEL = "environment steps"
@@ -27,22 +37,61 @@ _NO_DATE: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-_SIZE_IN = (9.0, 5.6)
-_MOST_INSIDE, _LONGEST_INSIDE = 7, 36
+_SIZE_IN, _PANEL_IN, _NARROWEST_IN = (9.0, 5.6), (5.2, 4.2), 3.2
+_TITLE, _PANEL_TITLE, _LABEL, _TICKS, _LEGEND = 17, 15, 14, 12.5, 12
+_TITLE_PAD, _LABEL_PAD, _W_PAD, _H_PAD = 14, 8, 0.14, 0.12
+# A character of a legend is about 0.09 inch wide, its handle with the gaps 0.9 inch.
+_CHARACTER_IN, _HANDLE_IN, _LINE_IN = 0.09, 0.9, 0.28
 
 
-def new_axes(title: str, y_label: str, x_label: str = STEPS_LABEL) -> tuple[Figure, Axes]:
+@dataclass(frozen=True)
+class Style:
+    """How large a figure and what is in it are."""
+
+    width_in: float | None = None  # Of the figure in its file; None: what its panels need
+    scale: float = 1.0  # Of fonts, lines and marks, against those on a screen
+    has_title: bool = True  # Without, the caption is the title
+
+    @property
+    def sheet_in(self) -> float | None:
+        """The width on which the plot is laid out before it is scaled."""
+        return None if self.width_in is None else self.width_in / self.scale
+
+
+SCREEN = Style()
+STYLES = ("screen", "paper", "talk")
+# Of a column and the page of IEEE's two-column template, and of NeurIPS' text.
+WIDTHS_IN = {"ieee": 3.5, "ieee-wide": 7.16, "neurips": 5.5}
+
+
+def style_of(name: str, width: str = "ieee") -> Style:
+    """Return a style by its name; the width is that of `paper`."""
+    if name == "paper":
+        # Labels have 8 points.
+        return Style(WIDTHS_IN[width], 8 / _LABEL, has_title=False)
+    return Style(10.0, 1.5) if name == "talk" else SCREEN
+
+
+def new_axes(
+    title: str, y_label: str, x_label: str = STEPS_LABEL, style: Style = SCREEN
+) -> tuple[Figure, Axes]:
     """Return a figure and its axes."""
-    figure, (axes,) = new_grid(title, [""], y_label, x_label)
+    figure, (axes,) = new_grid(title, [""], y_label, x_label, style)
     return figure, axes
 
 
 def new_grid(
-    title: str, titles: Sequence[str], y_label: str, x_label: str = STEPS_LABEL
+    title: str,
+    titles: Sequence[str],
+    y_label: str,
+    x_label: str = STEPS_LABEL,
+    style: Style = SCREEN,
+    beside_in: float = 0.0,
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and axes, one for each of some titles, at most four in a row.
 
-    Numbers on the x axis are written the short way if its label is that of steps.
+    Numbers on the x axis are written the short way if its label is that of steps. Left of the axes,
+    names take `beside_in`. `finish` it once all is drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -50,28 +99,34 @@ def new_grid(
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     n_columns = min(len(titles), 4) if len(titles) != 4 else 2
+    if style.sheet_in is not None:
+        n_columns = min(n_columns, max(1, int(style.sheet_in / _NARROWEST_IN)))
     n_rows = ceil(len(titles) / n_columns)
-    width = _SIZE_IN[0] if n_columns == 1 else 5.2 * n_columns
-    height = _SIZE_IN[1] if n_columns == 1 else 4.2 * n_rows
-    layout = ConstrainedLayoutEngine(w_pad=0.14, h_pad=0.12)
+    is_single = len(titles) == 1
+    size = _SIZE_IN if is_single else _PANEL_IN
+    width = style.sheet_in or size[0] * n_columns
+    height = min(size[1], width / n_columns * size[1] / size[0]) * n_rows
+    layout = ConstrainedLayoutEngine(w_pad=_W_PAD, h_pad=_H_PAD)
     figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     look: dict[str, Any] = {"color": INK, "fontweight": "bold"}
-    if n_columns > 1 and title:
-        figure.suptitle(title, fontsize=18, x=0.02, ha="left", **look)
+    if not is_single and title and style.has_title:
+        figure.suptitle(_wrapped(title, width), fontsize=_TITLE, x=0.02, ha="left", **look)
     found = []
     for number, name in enumerate(titles):
         axes = figure.add_subplot(n_rows, n_columns, number + 1)
-        shown, size = (title, 17) if n_columns == 1 else (name, 15)
-        axes.set_title(shown, fontsize=size, loc="left", pad=14, **look)
+        shown, points = (title, _TITLE) if is_single else (name, _PANEL_TITLE)
+        if style.has_title or not is_single:
+            wrapped = _wrapped(shown, width / n_columns - beside_in)
+            axes.set_title(wrapped, fontsize=points, loc="left", pad=_TITLE_PAD, **look)
         is_low, is_left = number >= len(titles) - n_columns, number % n_columns == 0
-        axes.set_xlabel(x_label if is_low else "", fontsize=14, color=INK, labelpad=8)
-        axes.set_ylabel(y_label if is_left else "", fontsize=14, color=INK, labelpad=8)
+        axes.set_xlabel(x_label if is_low else "", fontsize=_LABEL, color=INK, labelpad=_LABEL_PAD)
+        axes.set_ylabel(y_label if is_left else "", fontsize=_LABEL, color=INK, labelpad=_LABEL_PAD)
         if x_label == STEPS_LABEL:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: thousands(step)))
-        most = 8 if n_columns == 1 else 5
+        most = 8 if width / n_columns >= _SIZE_IN[0] else 5
         axes.xaxis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))
-        axes.tick_params(labelsize=12.5, colors=INK, length=4, color=GREY)
+        axes.tick_params(labelsize=_TICKS, colors=INK, length=4, color=GREY)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(GREY)
         axes.grid(axis="y", color=FAINT, linewidth=1.0)
@@ -81,40 +136,79 @@ def new_grid(
     return figure, found
 
 
+def _wrapped(title: str, width_in: float) -> str:
+    return textwrap.fill(title, max(20, int(6.5 * width_in)))
+
+
 def escaped(text: str) -> str:
     """Return a text in which matplotlib sees no formula: a pair of dollar signs would be one."""
     return text.replace("$", r"\$")
 
 
 def line_look(number: int) -> dict[str, Any]:
-    """Return colour and line style of the n-th line; the styles change when the colours end."""
-    style = LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
-    return {"color": PALETTE[number % len(PALETTE)], "linestyle": style}
+    """Return colour, line style and mark of the n-th line: each tells lines apart in grey, too."""
+    return {
+        "color": PALETTE[number % len(PALETTE)],
+        "linestyle": LINE_STYLES[number % len(LINE_STYLES)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
 
 
-def add_legend(*drawn: Axes) -> None:
-    """Add one legend for some axes; below them where it would cover much of them."""
+def sparse_marks(number: int, n_points: int) -> dict[str, Any]:
+    """Return at which points of the n-th line its mark is drawn, so that marks lie apart."""
+    if n_points < 3:
+        return {}
+    return {"markevery": (0.02 * (number % len(PALETTE)), 0.15)}
+
+
+def finish(figure: Figure, style: Style = SCREEN) -> Figure:
+    """Give a figure that is drawn its size in the file, and one legend for all axes below them."""
+    _scale(figure, style.scale)
     shown: dict[str, Any] = {}
-    for axes in drawn:
+    for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
     if not shown:
+        return figure
+    # Never above the axes: where nothing is drawn in one plot, a line runs in the next.
+    room = figure.get_figwidth() / style.scale - 0.5
+    labels = [textwrap.fill(label, int((room - _HANDLE_IN) / _CHARACTER_IN)) for label in shown]
+    longest = max(len(line) for label in labels for line in label.splitlines())
+    columns = int(room / (_CHARACTER_IN * longest + _HANDLE_IN))
+    columns = max(1, min(len(labels), 6, columns))
+    lines = ceil(sum(label.count("\n") + 1 for label in labels) / columns)
+    # The axes keep their height.
+    figure.set_figheight(figure.get_figheight() + style.scale * (0.1 + _LINE_IN * lines))
+    look: dict[str, Any] = {"fontsize": style.scale * _LEGEND, "labelcolor": INK}
+    look |= {"handlelength": 3.6, "frameon": False, "ncols": columns}
+    figure.legend(list(shown.values()), labels, loc="outside lower center", **look)
+    return figure
+
+
+def _scale(figure: Figure, scale: float) -> None:
+    """Scale a figure with its fonts, lines and marks."""
+    from matplotlib.text import Text
+
+    if scale == 1.0:
         return
-    labels, handles = list(shown), list(shown.values())
-    look: dict[str, Any] = {"fontsize": 12, "labelcolor": INK, "borderpad": 0.6, "handlelength": 3}
-    longest = max(len(label) for label in labels)
-    figure = drawn[0].get_figure(root=True)
-    is_crowded = len(labels) > _MOST_INSIDE or longest > _LONGEST_INSIDE
-    if figure is not None and (is_crowded or len(drawn) > 1):
-        # A character is about 0.1 inch wide.
-        room = figure.get_figwidth() - 0.5
-        columns = max(1, min(len(labels), 6, int(room / (0.1 * longest + 0.8))))
-        # The axes keep their height.
-        figure.set_figheight(figure.get_figheight() + 0.28 * ceil(len(labels) / columns))
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
-    else:
-        legend = drawn[0].legend(handles, labels, loc="best", **look)
-    legend.get_frame().set(edgecolor="none", facecolor="white", alpha=0.85)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(scale * width, scale * height)
+    layout: Any = figure.get_layout_engine()
+    layout.set(w_pad=scale * _W_PAD, h_pad=scale * _H_PAD)
+    texts: list[Any] = figure.findobj(Text)
+    for text in texts:
+        text.set_fontsize(scale * text.get_fontsize())
+    for axes in figure.axes:
+        axes.tick_params(labelsize=scale * _TICKS, length=scale * 4, pad=scale * 3.5)
+        axes.tick_params(width=scale * 0.8, grid_linewidth=scale)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.labelpad *= scale
+        for spine in axes.spines.values():
+            spine.set_linewidth(scale * spine.get_linewidth())
+        for line in axes.lines:
+            line.set_linewidth(scale * line.get_linewidth())
+            line.set_markersize(scale * line.get_markersize())
+            line.set_markeredgewidth(scale * line.get_markeredgewidth())
 
 
 def is_picture(out: Path) -> bool:
@@ -141,8 +235,8 @@ def rendered(figure: Figure, kind: str) -> bytes:
     from matplotlib import rc_context
 
     content = BytesIO()
-    # Otherwise the ids in an SVG are random.
-    with rc_context({"svg.hashsalt": "rlzoo-plus"}):
+    # Otherwise the ids in an SVG are random, and a PDF has fonts that journals refuse.
+    with rc_context({"svg.hashsalt": "rlzoo-plus", "pdf.fonttype": 42}):
         figure.savefig(content, format=kind, dpi=DPI, metadata=_NO_DATE[kind])
     return content.getvalue()
 

@@ -14,7 +14,7 @@ from rlzoo_plus.analysis.curves import EVALUATION_RETURN, SHARED, load_curves, p
 from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.scores import Side, latest_of_each_seed, make_sides
 from rlzoo_plus.analysis.series import metric_keys
-from rlzoo_plus.analysis.style import is_picture, save_plot
+from rlzoo_plus.analysis.style import STYLES, WIDTHS_IN, Style, is_picture, save_plot, style_of
 from rlzoo_plus.analysis.tables import FORMATS, table
 from rlzoo_plus.analysis.zoo_logs import load_zoo_runs
 from rlzoo_plus.artifacts.atomic import write_atomic
@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> int:
         plotted, notes = latest_of_each_seed(plotted)
         _tell(notes)
     out = options.out or _default_out(plotted, metric)
-    _tell_path(plot_curves(plotted, out, metric, options.by, axis=options.x), options)
+    style = _style(options)
+    _tell_path(plot_curves(plotted, out, metric, options.by, axis=options.x, style=style), options)
     return 0
 
 
@@ -89,6 +90,9 @@ def _parser() -> CommandParser:
     add("--score", choices=["final", "best"], default="final", help=score_help)
     table_help = "print a table of scores; with --out FILE.png as well, with --out FILE.md to it"
     add("--table", choices=FORMATS, help=table_help)
+    style_help = "paper: a column's width and fonts of 8 points; talk: large (default: %(default)s)"
+    add("--style", choices=STYLES, default="screen", help=style_help)
+    add("--width", choices=WIDTHS_IN, help="of --style paper (default: ieee, a column)")
     add("--zoo", type=Path, metavar="DIR", help="also the runs in rl_zoo3's log folder")
     return parser
 
@@ -104,6 +108,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
                 raise ConfigError(f"{option} is for learning curves. Leave it out, or --kind.")
     if options.threshold is not None and options.kind != "threshold":
         raise ConfigError("--threshold is for --kind threshold.")
+    if options.width is not None and options.style != "paper":
+        raise ConfigError("--width is for --style paper.")
     return options
 
 
@@ -131,9 +137,13 @@ def _tabulate(options: argparse.Namespace, sides: Sequence[Side]) -> None:
 
 def _chart(options: argparse.Namespace, sides: Sequence[Side]) -> int:
     last = options.threshold if options.kind == "threshold" else options.score
-    figure = KINDS[options.kind](sides, last)
+    figure = KINDS[options.kind](sides, last, _style(options))
     _tell_path(save_plot(figure, options.out or Path(f"{options.kind}.png")), options)
     return 0
+
+
+def _style(options: argparse.Namespace) -> Style:
+    return style_of(options.style, options.width or "ieee")
 
 
 def _sides(options: argparse.Namespace, entries: Sequence[RunEntry]) -> list[Side]:

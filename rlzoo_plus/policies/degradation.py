@@ -60,7 +60,7 @@ def plot(found: Sequence[Robustness], out: Path) -> Path:
             x, y = [value for value, _ in line], [p.mean_return for _, p in line]
             error = [np.std(p.returns) / np.sqrt(len(p.returns)) for _, p in line]
             look = line_look(number)
-            axes.plot(x, y, marker="o", markersize=4, linewidth=2, label=one.label, **look)
+            axes.plot(x, y, markersize=4, linewidth=2, label=one.label, **look)
             low, high = np.subtract(y, error), np.add(y, error)
             axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
         axes.axvline(nominal[name], color=FAINT, linewidth=4, zorder=0)

@@ -44,19 +44,19 @@ def texts(figure):
     return [t.get_text() for axes in figure.axes for t in axes.texts]
 
 
-@pytest.mark.parametrize("kind", ["scores", "profile", "improvement"])
+@pytest.mark.parametrize("kind", ["scores", "improvement"])
 @pytest.mark.parametrize("n", [1, 5])
 def test_every_chart_can_be_drawn_of_few_and_of_enough_seeds(sides, kind, n):
     figure = KINDS[kind](sides(n), "final")
     figure.draw_without_rendering()
-    legend = [
-        t.get_text()
-        for each in (*figure.legends, figure.axes[0].get_legend())
-        if each
-        for t in each.get_texts()
-    ]
-    if kind != "improvement":
+    legend = [text.get_text() for each in figure.legends for text in each.get_texts()]
+    if kind == "scores":
         assert any("fewer than 5 seeds" in text for text in legend) == (n == 1)
+
+
+def test_a_performance_profile_takes_five_seeds(sides):
+    with pytest.raises(ConfigError, match=r"profile of 4 seeds .* takes 5 .* --kind scores"):
+        KINDS["profile"](sides(4), "final")
 
 
 def test_the_probability_of_improvement_is_written_with_its_interval(sides):

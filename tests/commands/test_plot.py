@@ -184,6 +184,7 @@ def test_one_command_draws_a_plot_and_prints_its_table(make_run, tmp_path, capsy
         ([], "at least one run"),
         (["outputs", "--kind", "scores", "--x", "hours"], "--x is for learning curves"),
         (["outputs", "--threshold", "3"], "--threshold is for --kind threshold"),
+        (["outputs", "--width", "neurips"], "--width is for --style paper"),
         (["outputs", "--x", "episodes"], "does not say where steps lie in episodes"),
     ],
 )
