@@ -35,9 +35,15 @@ class _Algorithm:
         return make(cls.name, quiet=not verbose, **plain | kept)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None) -> Agent:
-        """Return the agent that `save` has written; `env` is that of its run."""
-        return load(path, trust=True)
+    def load(cls, path: str | Path, env: Any = None, *, trust: bool = False) -> Agent:
+        """Return the agent that `save` has written; `env` is that of its run.
+
+        Args:
+            path: The file, with or without `.zip`, or a run directory.
+            env: Not used.
+            trust: Import what this project does not ship where the file names it.
+        """
+        return load(path, trust=trust)
 
 
 class PPO(_Algorithm):

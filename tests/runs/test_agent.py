@@ -1,15 +1,19 @@
 """An agent with the methods of Stable-Baselines3, and its run."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.evil_folders import own_extractor
+from support.forged import copy_bundle
 from support.training import assert_same_tree, bundle_weights
 
 import rlzoo_plus as rz
+from rlzoo_plus import sb3
 from rlzoo_plus.envs.seeding import SeedStreams
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "from_sb3.py"
@@ -34,6 +38,17 @@ def test_an_agent_is_the_run_of_the_same_settings(tmp_path, monkeypatch):
     assert agent.evaluate(2)["episodes"] == 2
     assert agent.learn(64).num_timesteps == 192
     assert rz.load(run.path).learn(64).num_timesteps == 192
+
+
+def test_a_file_of_others_imports_nothing_unless_it_is_trusted(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil_package.py").write_text("raise SystemExit('imported')")
+    folder = copy_bundle(tmp_path / "bundle")
+    own_extractor(folder)
+    shutil.make_archive(str(folder), "zip", folder)
+    for load in (rz.load, sb3.PPO.load):
+        with pytest.raises(rz.ConfigError, match=r"evil_package\.Extractor"):
+            load(folder.with_suffix(".zip")).predict(np.zeros(3, np.float32))
 
 
 @pytest.mark.training
