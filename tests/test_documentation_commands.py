@@ -287,7 +287,7 @@ PREPARING = {
         f"{TRAIN} algo=sac run_dir=outputs/cartpole_bullet/sac/2026-01-31_12-00-00-s0"
     ),
     r"outputs/sweeps/default|sweep status default": f"{TRAIN} -m seed=0,1",
-    r"\bfirst\b|SWEEP": f"{TRAIN} -m algo=ppo,a2c seed=5,6 sweep=first",
+    r"\bfirst\b|SWEEP": f"{TRAIN} -m algo=ppo,a2c seed=5,6,7,8,9 sweep=first",
     r"sweeps/new": f"{TRAIN} -m seed=0,1 sweep=new",
     r"sweeps/old": f"{TRAIN} -m algo=a2c seed=0,1 sweep=old",
     r"cartpole_bullet-ppo|trial=": f"{TRAIN} -m hpo=ppo",

@@ -9,11 +9,11 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf, open_dict
 
 from rlzoo_plus.commands.import_zoo import main
-from rlzoo_plus.config.catalog import WRAPPERS
+from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM, WRAPPERS
 from rlzoo_plus.config.literals import schedule_of_lambda
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.config.search_path import conf_dir, searched_first
-from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, GENERIC_ENTRIES, RENAMED
+from rlzoo_plus.config.zoo_files import GENERIC_ENTRIES, RENAMED
 from rlzoo_plus.config.zoo_import import convert_entry, read_zoo_file
 from rlzoo_plus.errors import ConfigError
 
