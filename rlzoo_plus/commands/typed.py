@@ -101,8 +101,8 @@ def drop_output() -> None:
 
 
 def tell(text: str) -> None:
-    """Print a text for people, with its commands as they can be typed."""
-    print(as_typed(text))
+    """Print a text for people, with its commands as they can be typed; in a pipe, at once, too."""
+    print(as_typed(text), flush=True)
 
 
 @functools.cache

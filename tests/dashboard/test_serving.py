@@ -3,9 +3,11 @@
 import http.client
 import json
 import re
+import signal
 import socket
 
 import pytest
+from support.processes import PLUS, commands_in
 
 from rlzoo_plus.commands.dashboard import main
 from rlzoo_plus.dashboard.web_server import FILES, PAGE, plotly_file
@@ -252,3 +254,16 @@ def test_the_port_answers_once_the_address_is_printed(folder, tmp_path, monkeypa
     assert main([str(folder), "--port", str(port)]) == 0
     assert answers == [True]
     assert f"http://127.0.0.1:{port} " in capsys.readouterr().out
+
+
+@pytest.mark.training
+def test_the_address_is_told_at_once_in_a_pipe_and_ctrl_c_ends_the_server(tmp_path):
+    pytest.importorskip("plotly")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    (tmp_path / "outputs").mkdir()
+    with commands_in(tmp_path) as start:
+        process = start(*PLUS, "dashboard", "--port", port)
+        assert f"http://127.0.0.1:{port}" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
