@@ -37,7 +37,7 @@ _NO_DATE: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-_SIZE_IN, _PANEL_IN, _NARROWEST_IN = (9.0, 5.6), (5.2, 4.2), 3.2
+_SIZE_IN, _PANEL_IN, _NARROWEST_IN, _LOWEST_IN = (9.0, 5.6), (5.2, 4.2), 3.2, 3.4
 _TITLE, _PANEL_TITLE, _LABEL, _TICKS, _LEGEND = 17, 15, 14, 12.5, 12
 _TITLE_PAD, _LABEL_PAD, _W_PAD, _H_PAD = 14, 8, 0.14, 0.12
 # A character of a legend is about 0.09 inch wide, its handle with the gaps 0.9 inch.
@@ -105,7 +105,8 @@ def new_grid(
     is_single = len(titles) == 1
     size = _SIZE_IN if is_single else _PANEL_IN
     width = style.sheet_in or size[0] * n_columns
-    height = min(size[1], width / n_columns * size[1] / size[0]) * n_rows
+    # Titles and labels take their part of a low row.
+    height = max(_LOWEST_IN, min(size[1], width / n_columns * size[1] / size[0])) * n_rows
     layout = ConstrainedLayoutEngine(w_pad=_W_PAD, h_pad=_H_PAD)
     figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
