@@ -106,7 +106,7 @@ def test_an_evil_run_is_listed_without_harm(outcome, name):
     result = outcome[0][f"runs: {name}"]
     assert (result["code"], result["events"]) == (0, []), result["text"]
     assert all(line.isprintable() for line in result["text"].splitlines())
-    assert result["seconds"] < 30
+    assert result["seconds"] < 60
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -114,7 +114,7 @@ def test_an_evil_run_is_searched_for_metrics_without_harm(outcome, name):
     result = outcome[0][f"metric: {name}"]
     assert (result["code"], result["events"]) == (2, []), result["text"]
     assert result["text"].isprintable()
-    assert result["seconds"] < 30
+    assert result["seconds"] < 60
 
 
 def test_reading_changes_nothing_on_disk(outcome):
