@@ -106,9 +106,10 @@ def sources(data: Any) -> dict[str, str | None]:
     return {name: source_of(_objects.get(name)) for name in names_in(data)}
 
 
-def digests() -> dict[str, str]:
-    """Return a hash of the source of each object, as checkpoints keep those of modules."""
-    return {name.replace(".", " ", 1): _digest(value) for name, value in _objects.items()}
+def digests(data: Any) -> dict[str, str]:
+    """Return a hash of the source of each object that nested plain data names, for checkpoints."""
+    found = ((name, _objects.get(name)) for name in names_in(data))
+    return {name.replace(".", " ", 1): _digest(value) for name, value in found}
 
 
 def _digest(value: Any) -> str:

@@ -26,7 +26,6 @@ from weakref import WeakKeyDictionary
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, package_version
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.given import digests
 
 _OURS = Path(__file__).resolve().parents[2]
 MODULE, SCRIPT, MODEL, PACKAGE = "module", "script", "model", "package"
@@ -66,7 +65,7 @@ def user_code(named: Iterable[str] = ()) -> dict[str, str]:
         if place is not None and place.is_installed:
             tree = f"+{_hash_package(place.file)}" if name in named else ""
             found[f"{PACKAGE} {name}"] = _version(name) + tree
-    return found | digests()
+    return found
 
 
 def user_models(named: Iterable[str] = ()) -> dict[str, str]:

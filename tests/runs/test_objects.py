@@ -13,6 +13,7 @@ from support.training import assert_same_tree, bundle_weights
 from torch import nn, optim
 
 import rlzoo_plus as rz
+from rlzoo_plus.given import digests, name_object
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import is_harmless, own_code
 from rlzoo_plus.config.python_calls import translated
@@ -215,3 +216,9 @@ def test_an_instance_trains_and_is_left_as_it_was(points):
     same = rz.train("ppo", points.PointEnv, **{"env.kwargs": {"mass": 2.0}}, **SMALL)
     assert not hasattr(env, "n")
     assert_same_tree(bundle_weights(run.path / "final"), bundle_weights(same.path / "final"))
+
+
+def test_the_code_of_a_run_is_that_of_its_own_objects():
+    mine, other = (name_object(value) for value in (lambda: 1, lambda: 2))
+    assert mine != other
+    assert list(digests({"callbacks": [{mine: {}}]})) == [mine.replace(".", " ", 1)]

@@ -16,6 +16,7 @@ from rlzoo_plus.artifacts.untrusted import levels
 from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.user_code import code_changes, hash_all, user_code, user_models
+from rlzoo_plus.given import digests
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -74,6 +75,7 @@ class RunCode:
         texts = [text for level in levels(nested) for text in level if isinstance(text, str)]
         named = {match[1] for text in texts if (match := _DOTTED.fullmatch(text))}
         named |= {name.partition(".")[0] for name in config.env.packages}
+        self._given = digests(config.model_dump())
         self._packages = sorted({*named, *own_modules(config)})
         self._files = [text for text in texts if "/" in text or "." in text]
         self._seen: dict[str, str] = {}
@@ -83,7 +85,7 @@ class RunCode:
 
         Later changes on the disk have no effect on this run.
         """
-        now = user_code(self._packages)
+        now = user_code(self._packages) | self._given
         if not self._seen:
             now |= user_models(self._files)
             if self._is_apart:
