@@ -13,10 +13,10 @@ from support.training import assert_same_tree, bundle_weights
 from torch import nn, optim
 
 import rlzoo_plus as rz
-from rlzoo_plus.given import digests, name_object
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import is_harmless, own_code
 from rlzoo_plus.config.python_calls import translated
+from rlzoo_plus.given import digests, name_object
 
 MODULE = """
 import gymnasium, numpy as np
