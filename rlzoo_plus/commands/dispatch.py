@@ -14,7 +14,7 @@ from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.completion import complete
 from rlzoo_plus.commands.typed import as_typed, drop_output, tell
-from rlzoo_plus.commands.verbs import OF_MACHINES, VERBS, main_of, usage
+from rlzoo_plus.commands.verbs import OF_MACHINES, OTHER_NAMES, VERBS, main_of, usage
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unknown_name
 from rlzoo_plus.processes import pause_gc, resume_gc
 
@@ -36,7 +36,7 @@ def run(verb: str, arguments: list[str]) -> int:
     """
     try:
         if verb not in VERBS and verb not in OF_MACHINES:
-            raise ConfigError(unknown_name("verb", verb, VERBS, "rlzoo-plus --help"))
+            raise ConfigError(_unknown(verb))
         main = main_of(verb)
         if verb not in _TRAINING:
             resume_gc()
@@ -53,6 +53,15 @@ def run(verb: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+def _unknown(verb: str) -> str:
+    if verb not in OTHER_NAMES:
+        return unknown_name("verb", verb, VERBS, "rlzoo-plus --help")
+    return (
+        f"unknown verb {verb!r}. Did you mean {OTHER_NAMES[verb]!r}? All {len(VERBS)}: "
+        "`rlzoo-plus --help`."
+    )
 
 
 def entry_point(verb: str | None = None) -> None:

@@ -48,6 +48,20 @@ GROUPS = {
     "Share": ("push", "pull", "ls", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }
+# What other tools call them.
+OTHER_NAMES = {
+    **dict.fromkeys(("tune", "hpo", "optimize", "optuna", "search"), "train -m hpo=ppo"),
+    **dict.fromkeys(("eval", "test"), "evaluate"),
+    **dict.fromkeys(("play", "watch", "render", "view", "visualize"), "enjoy"),
+    **dict.fromkeys(("video", "record_video", "record-video"), "record"),
+    **dict.fromkeys(("plot_train", "plot-train", "all_plots", "curve", "curves"), "plot"),
+    **dict.fromkeys(("list", "show", "status", "results"), "runs"),
+    **dict.fromkeys(("ui", "gui", "board", "tensorboard", "server"), "dashboard"),
+    **dict.fromkeys(("onnx", "convert", "to-onnx"), "export"),
+    **{"download": "pull", "upload": "push", "sync": "push", "continue": "resume"},
+    **{"learn": "train", "run": "train", "fit": "train", "check": "doctor", "multirun": "train -m"},
+    **{"table": "compare", "import": "import-sb3", "deploy": "cloud deploy", "agent": "worker"},
+}
 # What machines in a cloud call; nobody types it.
 OF_MACHINES = ("leave-fleet",)
 # Verbs that take the overrides of `train`.

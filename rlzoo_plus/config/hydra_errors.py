@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM
 from rlzoo_plus.config.mistakes import meant_key
-from rlzoo_plus.config.overrides import typed_values
+from rlzoo_plus.config.overrides import ENVIRONMENT_ID, typed_values
 from rlzoo_plus.config.search_path import config_dirs, group_options, read_mapping, yaml_problem
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 
@@ -72,7 +72,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     missing = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
     if missing:
         group, name = missing.groups()
-        meant = f"env.id={name}" if group == "env" and re.search(r"-v\d+$", name) else None
+        meant = f"env.id={name}" if group == "env" and ENVIRONMENT_ID.fullmatch(name) else None
         if group == "algo":
             meant = ALGORITHM_OF_STEM.get(name)
         known = group_options(group, config_dirs(arguments))

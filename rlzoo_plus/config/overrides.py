@@ -41,6 +41,8 @@ _PLACES = {
 }
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 _GLOB = re.compile(r"(?<==)glob\((?P<arguments>[^()]*)\)$")
+# Of Gymnasium, or of a class that can be imported.
+ENVIRONMENT_ID = re.compile(r"[A-Za-z_][\w/-]*(?:-v\d+|[.:][\w./:-]+)", re.ASCII)
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _NAMES = {"env": "env='cartpole', or an id as env={'id': 'CartPole-v1'}", "algo": "algo='ppo'"}
 # Hydra reads these as other values.
@@ -99,10 +101,13 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     """Rewrite the command line so that Hydra does what its user means.
 
     `env.id=X` alone chooses the shipped environment file with that id, or the neutral one, so
-    that no setting of the default environment is used for X. Dotted keys may be new or replace a
-    value of another type; whether they exist is checked afterwards, with did-you-mean.
+    that no setting of the default environment is used for X; `env=X` with the id of an environment
+    means the same. Dotted keys may be new or replace a value of another type; whether they exist
+    is checked afterwards, with did-you-mean.
     """
     options, overrides = partition(arguments)
+    files = group_options("env", config_dirs(arguments))
+    overrides = [_id_of_environment(argument, files) for argument in overrides]
     keys, prepared = typed_values(overrides), []
     if "env.id" in keys and "env" not in keys:
         wanted = keys["env.id"].strip("'\"")
@@ -119,6 +124,14 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
             prepared.append(f"++{key}=null")
         prepared.append(f"++{argument}")
     return [*(option for option in options if option != TRUST), *prepared]
+
+
+def _id_of_environment(argument: str, files: Sequence[str]) -> str:
+    """Return `env=CartPole-v1` as `env.id=CartPole-v1`; other arguments as they are."""
+    key, _, value = argument.partition("=")
+    names = [name.strip() for name in value.split(",")]
+    is_id = key == "env" and all(ENVIRONMENT_ID.fullmatch(name) for name in names)
+    return f"env.id={value}" if is_id and not set(names) & set(files) else argument
 
 
 def _glob_of_choices(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlzoo_plus.config.catalog import ALGORITHMS, REGISTRIES, get_algorithm
 from rlzoo_plus.config.conf_keys import GROUPS
-from rlzoo_plus.config.overrides import as_arguments, typed_values
+from rlzoo_plus.config.overrides import ENVIRONMENT_ID, as_arguments, typed_values
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import config_dirs, group_options
 from rlzoo_plus.config.signatures import constructor_arguments
@@ -189,7 +189,7 @@ def _environment(value: Any, options: list[str]) -> dict[str, Any]:
     """Return the keys for an environment: a name, an id, a class, a function or an instance."""
     if value is None or isinstance(value, str):
         is_file = value is None or value in group_options("env", config_dirs(options))
-        is_id = not is_file and re.search(r"-v\d+$|[.:]", value or "")
+        is_id = not is_file and ENVIRONMENT_ID.fullmatch(value or "")
         return {"env.id" if is_id else "env": value}
     if hasattr(value, "env_is_wrapped") or hasattr(value, "single_action_space"):
         raise ConfigError(

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from rlzoo_plus.commands.verbs import OTHER_NAMES, VERBS
+
 # What a message suggests first.
 _SUGGESTION = re.compile(
     r"(?:Did you mean '|Write |Use )(?P<what>[^']+?)(?='|\. |\.$|, or |$)", re.M
@@ -71,3 +73,18 @@ def test_the_first_suggestion_is_what_was_meant(answer, line):
     found = _SUGGESTION.search(text)
     assert found is not None, text
     assert found["what"] == FORTY[line], text
+
+
+@pytest.mark.parametrize(
+    "verb", ["tune", "eval", "play", "video", "list", "ui", "download", "trian"]
+)
+def test_verbs_of_other_tools_are_understood(answer, verb):
+    meant = {"trian": "train"}.get(verb) or OTHER_NAMES[verb]
+    code, text = answer(verb)
+    assert code == 2
+    assert f"Did you mean '{meant}'?" in text
+
+
+def test_what_is_suggested_for_verbs_exists():
+    assert {words.split()[0] for words in OTHER_NAMES.values()} <= VERBS.keys()
+    assert not OTHER_NAMES.keys() & VERBS.keys()

@@ -1,5 +1,6 @@
 """What a user who makes a mistake sees: exit code 2 and one message with the mend."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -30,6 +31,9 @@ def start(answer, monkeypatch):
     def refuse_jobs(jobs, *_, **__):
         raise TrainedError(jobs[0].config)
 
+    # What takes these functions into a name of its own must not find the replaced ones.
+    for module in ("rlzoo_plus.runs.run", "rlzoo_plus.tuning.retraining"):
+        importlib.import_module(module)
     monkeypatch.setattr(job, "run_plan", refuse)
     monkeypatch.setattr(multirun, "run_jobs", refuse_jobs)
     monkeypatch.setattr(multirun, "PRELOAD", ())
@@ -243,7 +247,6 @@ HABITS = {
     "env.wrappers=[framestack]": "env.frame_stack",
     "env.wrappers=[VecFrameStack]": "env.frame_stack",
     "env_id=CartPole-v1": "env.id",
-    "env=CartPole-v1": "env.id=CartPole-v1",
     "env_kwargs.discrete=true": "env.kwargs.discrete",
     "env.kwargs.latencyy=2": "env.kwargs.latency",
     "eval.freq=100": "eval.every_steps",

@@ -127,3 +127,25 @@ def test_panda_resets_are_reproducible_and_bullet_resets_are_warmed_up(path):
     env = values_of(path)
     assert ("reproducible_resets" in env["wrappers"]) == ("panda_gym" in env["packages"])
     assert env["warmup_resets"] == int("pybullet_envs_gymnasium" in env["packages"])
+
+
+@pytest.mark.parametrize(
+    "value", ["CartPole-v1", "ALE/Pong-v5", "my_env:PointEnv", "my_env.PointEnv", "A-v0,B-v1"]
+)
+def test_an_id_may_be_written_as_the_environment(value):
+    assert prepare_overrides([f"env={value}"]) == prepare_overrides([f"env.id={value}"])
+
+
+@pytest.mark.parametrize(
+    "value", ["cartpole", "cartpole,CartPole-v1", "cart-pole", "${oc.env:E}", "glob(*)", "./mine"]
+)
+def test_other_texts_name_environment_files(value):
+    assert prepare_overrides([f"env={value}"])[-1].startswith("env=")
+
+
+def test_a_file_that_is_named_like_an_id_is_that_file(tmp_path):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "Mine-v1.yaml").write_text("id: CartPole-v1\n")
+    option = f"--config-dir={tmp_path}"
+    assert prepare_overrides(["env=Mine-v1", option]) == [option, "env=Mine-v1"]
+    assert load(["env=Mine-v1", option]).env.id == "CartPole-v1"
