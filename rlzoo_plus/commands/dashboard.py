@@ -47,13 +47,12 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(
             f"--port {options.port} is taken. Choose another, e.g. --port {options.port + 1}."
         ) from None
-    with server:
+    with server, contextlib.suppress(KeyboardInterrupt):
         # Runs are read already while the browser starts.
         threading.Thread(target=source.runs, daemon=True).start()
         # The port answers from here on.
         tell(f"http://{HOST}:{server.server_port}   (Ctrl-C ends it)")
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
     return 0
 
 

@@ -17,7 +17,7 @@ from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.analysis.variants import differing_keys, settings_labels, shown_value
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
-from rlzoo_plus.artifacts.run_dir import RUNNING, RunDir
+from rlzoo_plus.artifacts.run_dir import INTERRUPTED, RUNNING, RunDir
 from rlzoo_plus.artifacts.secrets import is_secret, redact
 from rlzoo_plus.artifacts.untrusted import printable, read_plain_file
 from rlzoo_plus.dashboard.annotations import read_annotations
@@ -28,6 +28,10 @@ MOST_VIDEO_BYTES = 2**28
 _POINTS_OF_A_SPARK, _DIGITS = 24, 5
 _MOST_SETTINGS_OF_A_VARIANT = 80
 _LARGEST_COMMAND_BYTES = 2**16
+PRUNED = "pruned"
+# Said by the columns env and algo.
+_SAID = {"env.name": "env.name", "env.id": "env.name", "env.packages": "env.name"}
+_SAID |= {"algo.name": "algo.name", "algo.packages": "algo.name"}
 _TRIAL = re.compile(r"/trials/(\d{1,12})(/|$)")
 _VIDEO = re.compile(r"[\w.+-]{1,100}\.mp4")
 _SHORT = {
@@ -41,7 +45,9 @@ def runs_data(source: Source, *, all_of_them: bool = False) -> dict[str, Any]:
     runs = source.runs(all_of_them=all_of_them)
     entries = list(runs.values())
     by_variant: dict[str, RunEntry] = {run.variant: run for run in entries}
-    keys = differing_keys([run.values for run in by_variant.values()])[:_MOST_SETTINGS_OF_A_VARIANT]
+    values = [run.values for run in by_variant.values()]
+    keys = [key for key in differing_keys(values) if not _is_said(key, values)]
+    keys = keys[:_MOST_SETTINGS_OF_A_VARIANT]
     variants = {
         name[:8]: {key: _plain(key, run.values[key]) for key in keys if key in run.values}
         for name, run in by_variant.items()
@@ -68,7 +74,7 @@ def runs_data(source: Source, *, all_of_them: bool = False) -> dict[str, Any]:
                 "kind": kind,
                 "parent": source.id_of(parent),
                 "path": source.shown(run.summary.path),
-                **_run_data(run),
+                **_run_data(run, is_trial=trial is not None),
             }
         )
     studies = [{"id": key, "name": source.shown(path)} for key, path in source.studies().items()]
@@ -82,7 +88,17 @@ def runs_data(source: Source, *, all_of_them: bool = False) -> dict[str, Any]:
     }
 
 
-def _run_data(run: RunEntry) -> dict[str, Any]:
+def _is_said(key: str, values: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a setting follows from the name of the environment or of the algorithm."""
+    if key not in _SAID:
+        return False
+    by_name = defaultdict(set)
+    for each in values:
+        by_name[str(each.get(_SAID[key]))].add(str(each.get(key)))
+    return all(len(found) == 1 for found in by_name.values())
+
+
+def _run_data(run: RunEntry, *, is_trial: bool) -> dict[str, Any]:
     about = run.summary
     data: dict[str, Any] = {
         "state": about.state,
@@ -100,6 +116,11 @@ def _run_data(run: RunEntry) -> dict[str, Any]:
         "spark": _spark(run),
         **asdict(read_annotations(run.run)),
     }
+    if about.state == INTERRUPTED:
+        data["reason"] = printable(run.run.read_status().get("message") or "")
+        # A trial ends by a signal, or by its pruner.
+        if is_trial and data["reason"] and not data["reason"].startswith("stopped by "):
+            data["state"] = PRUNED
     if about.state == RUNNING:
         progress = read_progress(run.run)
         total = max(about.n_timesteps or 0, progress.steps)

@@ -27,6 +27,12 @@ def write_run(folder, algo="ppo", seed=0, state="finished", gamma=0.99, env="rea
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in logged))
 
 
+@pytest.fixture(name="write_run")
+def fixture_write_run():
+    """Return the function that writes the records of a run."""
+    return write_run
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

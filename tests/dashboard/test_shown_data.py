@@ -191,6 +191,33 @@ def test_a_trial_is_named_by_its_number(folder):
     assert (run["name"], run["kind"], run["folder"]) == ("trial 12", "study", "studies/mine")
 
 
+def test_a_pruned_trial_is_no_interrupted_run(folder, write_run):
+    ends = {"0003": "median at rung 5 of 20: 13.2", "0004": "stopped by SIGTERM"}
+    for number, message in ends.items():
+        path = folder / "studies" / "first" / "trials" / number / "s0"
+        write_run(path, state="interrupted", message=message)
+    (folder / "studies" / "first" / "study.json").write_text("{}")
+    write_run(folder / "alone", state="interrupted", message="stopped by SIGINT")
+    shown = Source(folder)
+    shown.runs(all_of_them=True)
+    told = {(run["state"], run["reason"]) for run in by_path(shown).values()}
+    assert ("pruned", ends["0003"]) in told
+    assert ("interrupted", ends["0004"]) in told
+    assert ("interrupted", "stopped by SIGINT") in told
+
+
+def test_what_the_columns_say_is_no_setting_too(source, folder):
+    assert "algo.name" not in runs_data(source)["keys"]
+    other = folder / "c" / "config.yaml"
+    other.write_text(other.read_text() + "callbacks: [mine.Call]\n")
+    config = folder / "sweeps" / "first" / "r0" / "config.yaml"
+    config.write_text(config.read_text().replace("env:", "env:\n  id: Other-v1"))
+    again = Source(folder)
+    again.runs(all_of_them=True)
+    # Two environments of one name: the name does not tell them apart.
+    assert "env.id" in runs_data(again)["keys"]
+
+
 def test_a_store_is_shown_by_its_light_copy(folder, tmp_path, monkeypatch):
     place = "rlzoo_plus.commands.dashboard"
     asked = []

@@ -48,7 +48,8 @@ function withPlotly() {
 function number(value, digits = 4) {
   if (value === null || value === undefined) return "-";
   if (typeof value !== "number") return String(value);
-  if (value !== 0 && Math.abs(value) < 0.01) return value.toExponential(2).replace(/\.?0+e/, "e");
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  if (Math.abs(value) < 0.01) return value.toExponential(2).replace(/\.?0+e/, "e");
   return value.toLocaleString("en", { maximumSignificantDigits: digits });
 }
 
@@ -242,13 +243,14 @@ function axisOf(values, top, bottom) {
   const known = values.filter((value) => value !== null && value !== undefined);
   const isNumeric = known.length && known.every((value) => typeof value === "number");
   if (!isNumeric) {
-    const names = [...new Set(known.map(String))].sort();
+    const names = [...new Set(known.map(String))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const named = (name) => (/^\d*\.?\d+$/.test(name) ? number(Number(name), 3) : name);
     const place = (value) => {
       const n = names.indexOf(String(value));
       return n < 0 ? bottom : bottom - (names.length > 1 ? n / (names.length - 1) : 0.5) * (bottom - top);
     };
     const every = Math.ceil(names.length / 8);
-    return { place, ticks: names.filter((_, i) => i % every === 0).map((name) => [name, place(name)]) };
+    return { place, ticks: names.filter((_, i) => i % every === 0).map((name) => [named(name), place(name)]) };
   }
   const low = Math.min(...known), high = Math.max(...known);
   const isLog = low > 0 && high / low > 9.9;

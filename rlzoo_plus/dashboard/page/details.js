@@ -1,6 +1,8 @@
 "use strict";
 // The pages of one run, of several side by side, and of a study.
 
+const MOST_COMPARED = 40;
+
 async function runPage(all, id) {
   const run = all.runs.find((each) => each.id === id);
   if (!run) return el("p", { class: "error" }, "There is no such run here.");
@@ -34,7 +36,7 @@ async function runPage(all, id) {
     section("Facts", pairs(facts)),
     section("Settings", settingsTable(details.settings)),
     section("Commands", details.command ? el("pre", {}, details.command) : null, ...details.commands.map(copyable)));
-  page.update = update;
+  page.update = onlyIfNew(() => run, update);
   return page;
 }
 
@@ -68,12 +70,19 @@ function settingsTable(settings) {
   return el("div", {}, filter, box);
 }
 
+function nothingToCompare(all) {
+  const sweeps = [...byKey(all.runs.filter((run) => run.kind === "sweep"), "folder")].slice(0, 6);
+  const linkOf = ([folder, members]) => el("li", {}, el("a", { href: `#/compare?ids=${members.slice(0, MOST_COMPARED).map((run) => run.id).join(",")}` }, folder), `, ${members.length} runs`);
+  return el("div", {}, el("h1", {}, "Compare"), el("p", {}, "Select two or more runs in the ", el("a", { href: "#/runs" }, "table"), ", then come back."),
+    sweeps.length ? section("Or compare the variants of a sweep", el("ul", {}, sweeps.map(linkOf))) : null);
+}
+
 async function comparePage(all) {
   const metrics = await load("metrics", true);
   const { query } = route();
   const ids = (query.get("ids") || query.get("sel") || "").split(",").filter(Boolean);
   const runs = ids.map((id) => all.runs.find((run) => run.id === id)).filter(Boolean);
-  if (runs.length < 2) return el("div", {}, el("h1", {}, "Compare"), el("p", {}, "Select two or more runs in the ", el("a", { href: "#/runs" }, "table"), ", then come back."));
+  if (runs.length < 2) return nothingToCompare(all);
   const hidden = new Set(), names_ = el("div"), charts = el("div", { class: "charts" }), scores = el("div");
   const update = () => {
     const { query: now } = route();
@@ -90,7 +99,7 @@ async function comparePage(all) {
       update();
     }), metricControls(metrics, chosenMetrics(query, metrics), query, update)),
     names_, charts, section("Final return", scores), section("Settings that differ", settingsThatDiffer(all, runs)), section("Videos", await videosOf(runs.slice(0, 6))));
-  page.update = update;
+  page.update = onlyIfNew(() => runs, update);
   update();
   return page;
 }

@@ -30,6 +30,17 @@ async function show() {
   chosenLink();
 }
 
+// What a page does when runs have changed: nothing if they are not among its own.
+function onlyIfNew(ownRuns, update) {
+  let before = JSON.stringify(ownRuns());
+  return () => {
+    const now = JSON.stringify(ownRuns());
+    if (now === before) return;
+    before = now;
+    update();
+  };
+}
+
 async function refresh() {
   let pause = PAUSE_MS.still;
   try {
@@ -43,7 +54,7 @@ async function refresh() {
       version = now;
       // What somebody writes or points at stays.
       const isWriting = ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement?.tagName)
-        || document.querySelector(".chart:hover, .picker[open], dialog");
+        || document.querySelector(".chart:hover, svg.parallel:hover, .picker[open], dialog");
       if (isFirst || !isWriting) {
         const wasReading = everything?.left;
         everything = prepared(all, everything);

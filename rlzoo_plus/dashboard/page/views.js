@@ -80,7 +80,7 @@ function home(all) {
   }));
   const starred = runs.filter((run) => run.star);
   of("Starred", starred.slice(0, 8).map((run) => card(`#/run/${run.id}`, `${run.name} on ${run.env}`, badge(run), sparkline([run.spark], "return"))));
-  const troubled = runs.filter((run) => run.reason).slice(0, 6);
+  const troubled = runs.filter((run) => ["failed", "died", "damaged"].includes(run.state)).slice(0, 6);
   if (troubled.length) {
     page.append(section("Failed or damaged", el("ul", { class: "reasons" }, troubled.map((run) => el("li", {}, badge(run), " ", runLink(run), ` on ${run.env}: `, run.reason)))));
   }
@@ -106,7 +106,7 @@ function runColumns(all, keys, onPick = null) {
     { id: "name", name: "run", value: (row) => row.name, cell: (row) => runLink(row) },
     { id: "state", name: "state", value: (row) => row.state, cell: badge },
     text("env", "env"),
-    count("seed", "seed"), count("steps", "steps"), count("best", "best"), count("final", "final"),
+    { ...text("seed", "seed"), isRight: true }, count("steps", "steps"), count("best", "best"), count("final", "final"),
     { id: "time", name: "time", isRight: true, value: (row) => row.time, cell: (row) => duration(row.time) },
     { id: "started", name: "started", value: (row) => row.started, cell: (row) => when(row.started) },
     ...keys.map((key) => ({ ...count(key, shortKey(key), (row) => row.values[key]), title: key })),
@@ -239,7 +239,7 @@ async function runsPage(all) {
   };
   const page = el("div", {}, el("h1", {}, "Runs"), controls(all, query, update),
     el("div", { class: "controls" }, metricControls(metrics, chosenMetrics(query, metrics), query, update)), shown, names_, charts, panel, rows);
-  page.update = update;
+  page.update = onlyIfNew(() => filtered(everything.runs, route().query), update);
   update();
   return page;
 }
@@ -303,6 +303,7 @@ function runTable(all, runs, picked, query, update) {
       setQuery({ sel: [...picked].join(",") });
       chosenLink();
       update();
+      document.querySelector(`tr[data-id="${run.id}"] input`)?.focus();
     });
     return box;
   };
@@ -339,7 +340,7 @@ function sweepPanel(all, runs, query) {
   const axes = [...keys.map((key) => ({ id: key, name: shortKey(key) })), { id: "~final", name: "final" }];
   const draw = parallel(axes, rows, { onClick: (row) => (location.hash = `#/run/${row.id}`) });
   const parts = [section("Settings and outcome", el("div", { class: "wide" }, draw))];
-  if (parents.size === 1 && query.get("folder")) {
+  if (parents.size === 1 && query.get("folder") && keys.length > 1) {
     const box = el("div", {}, "...");
     load(`sweep/${runs[0].parent}`).then((data) => box.replaceChildren(data.problem ? el("p", { class: "faint" }, data.problem) : bars(data.importance)), (error) => box.replaceChildren(error.message));
     parts.push(section("Importance for the final return", box));
