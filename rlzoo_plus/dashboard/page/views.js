@@ -162,7 +162,7 @@ function grouped(runs, key) {
 function chartOptions(query) {
   const axis = query.get("x") || "steps";
   return {
-    axis, how: query.get("how") || "iqm", seeds: query.get("seeds") || "hover",
+    axis, isAsked: Boolean(query.get("metrics")), how: query.get("how") || "iqm", seeds: query.get("seeds") || "hover",
     smoothing: Number(query.get("smooth") || 0), logX: Boolean(query.get("logx")), logY: Boolean(query.get("logy")),
     xLabel: AXES.find(([name]) => name === axis)?.[1] || axis,
   };
@@ -182,6 +182,8 @@ function metricChart(metric, groups, options) {
       const ids = new Set(group.members.map((run) => run.id));
       return { name: group.name, look: group.look, curves: curves.filter((c) => ids.has(c.run.id)).map((c) => ({ ...c, name: c.run.name })) };
     }).filter((group) => group.curves.length);
+    // Of the metrics that nobody asked for, one without values is not shown.
+    plot.parentNode.hidden = !drawn.length && !options.isAsked && metric !== "mean_return";
     if (!drawn.length) return options.axis === "steps" ? "No run has values of it." : `No run says where its steps lie in ${options.axis}.`;
     const id = [metric, options.axis, options.logX, options.logY].join("|");
     await lineChart(plot, drawn, { ...options, id });
