@@ -82,7 +82,7 @@ def make_env(
         ConfigError: The environment, a package or a wrapper is missing or refuses its arguments.
     """
     _refuse_several_agents(spec.id, f"{spec.id} {spec.packages}")
-    _let_mujoco_render()
+    _draw_without_display()
     import_packages(spec)
     options: dict[str, Any] = reveal(spec.kwargs, "env.kwargs")
     if spec.time_limit is not None:
@@ -169,14 +169,17 @@ def scheduled(config: RunConfig, *, decides: bool = False) -> RunConfig:
 
 
 @functools.cache
-def _let_mujoco_render() -> None:
-    """Choose how MuJoCo draws where there is no display, before it is imported.
+def _draw_without_display() -> None:
+    """Choose how MuJoCo and pygame draw where there is no display, before they are imported.
 
-    It would choose a window, which fails. What the user has set stays.
+    MuJoCo would choose a window, which fails; pygame would report an error, and go on. What the
+    user has set stays.
     """
     is_headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    is_linux = sys.platform.startswith("linux")
-    if not is_linux or not is_headless or "MUJOCO_GL" in os.environ or not find_spec("mujoco"):
+    if not is_headless or not sys.platform.startswith("linux"):
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if "MUJOCO_GL" in os.environ or not find_spec("mujoco"):
         return
     for name, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
         # A backend whose library is missing would break the import of MuJoCo.

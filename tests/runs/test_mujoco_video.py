@@ -60,5 +60,6 @@ def test_the_backend_is_chosen_only_where_nobody_has(monkeypatch, given, chosen)
     monkeypatch.setattr(single.ctypes, "CDLL", lambda _: None)
     monkeypatch.setattr(single.sys, "platform", "linux")
     monkeypatch.setattr(single.os, "environ", dict(given))
-    single._let_mujoco_render.__wrapped__()
+    single._draw_without_display.__wrapped__()
     assert single.os.environ.get("MUJOCO_GL") == chosen
+    assert ("SDL_VIDEODRIVER" in single.os.environ) == (given.keys() <= {"MUJOCO_GL"})
