@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # A string: nothing of it is imported where it is not used, and it may be missing.
 _ROOM = "rlzoo_plus.fast"
+# Modules of the base classes of others' environments that the room steps in one pass.
+NATIVE_WORLDS = {
+    "pybullet_envs_gymnasium.env_bases": "bullet",
+    "gymnasium.envs.mujoco.mujoco_env": "mujoco",
+}
 
 
 def mixins(config: RunConfig) -> list[type]:
@@ -39,10 +44,12 @@ def accelerate(agent: Any, config: RunConfig) -> None:
         room.accelerate(agent, config)
 
 
-def native_worlds() -> Any:
-    """Return the module that steps PyBullet's own environments natively, None without the room."""
-    room = _door()
-    return None if room is None else room.native_worlds()
+def native_worlds(kind: type) -> Any:
+    """Return the module that steps environments of a class in one pass, None if there is none."""
+    bases = {base.__module__ for base in kind.__mro__}
+    package = next((name for base, name in NATIVE_WORLDS.items() if base in bases), None)
+    room = None if package is None else _door()
+    return None if room is None else room.native_worlds(package)
 
 
 def before_torch(config: RunConfig) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -15,21 +15,7 @@ from robots.env import BaseRobotEnv
 from robots.native import stepper
 from robots.safety import REASON, Broken
 from robots.sensors import State
-
-
-class Transition(NamedTuple):
-    """One step of all worlds, before any of them is reset."""
-
-    observation: Any
-    """Shape (n_worlds, ...), or a dictionary of such."""
-    reward: NDArray[np.float64]
-    """Shape (n_worlds,)."""
-    terminated: NDArray[np.bool_]
-    """Whether the task ended the episode, shape (n_worlds,)."""
-    truncated: NDArray[np.bool_]
-    """Whether the time limit did, shape (n_worlds,)."""
-    infos: list[dict[str, Any]]
-    """What a single environment's ``step`` would return as ``info``."""
+from robots.transition import Transition
 
 
 class RobotVecEnv(VectorEnv[Any, Any, Any]):

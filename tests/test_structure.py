@@ -15,7 +15,7 @@ MOST_LOCAL_IMPORTS = 120
 ROOMS = {"cloud", "dashboard", "doctor", "fast", "policies", "testing", "tuning", "workers"}
 WAYS_IN = {"commands", *ROOMS}
 MOST_LINES_OF_THE_CORE = 41_000
-MOST_LINES_OF_A_ROOM = 5_800
+MOST_LINES_OF_A_ROOM = 6_300
 
 
 def circles(imports):

@@ -14,39 +14,34 @@ from rlzoo_plus.errors import ConfigError
 ENOUGH = 8
 # The batch itself does what these do at a step.
 _PASSED_BY = (RecordedEpisodes, ReproducibleResets, OrderEnforcing)
-_PASSED_BY_OF_PYBULLET = (*_PASSED_BY, TimeLimit, WarmupResets)
-_OF_PYBULLET = "pybullet_envs_gymnasium.env_bases"
+_PASSED_BY_OF_OTHERS = (*_PASSED_BY, TimeLimit, WarmupResets)
 
 
 def enough_of(env: Env) -> int:
     """Return how many environments are stepped faster together, if they can be."""
-    if not _is_of_pybullet(env):
-        return ENOUGH
-    worlds = accelerators.native_worlds()
-    return ENOUGH if worlds is None else int(worlds.enough_of_kind(type(env.unwrapped)))
+    kind = type(env.unwrapped)
+    worlds = accelerators.native_worlds(kind)
+    return ENOUGH if worlds is None else int(worlds.enough_of_kind(kind))
 
 
-def _is_of_pybullet(env: Env) -> bool:
-    return any(kind.__module__ == _OF_PYBULLET for kind in type(env.unwrapped).__mro__)
+def is_robot_of_ours(env: Env) -> bool:
+    """Return whether it is one; their base class needs PyBullet, and is imported with them."""
+    return any(kind.__module__ == "robots.env" for kind in type(env.unwrapped).__mro__)
 
 
 def batch_problem(env: Env) -> str | None:
     """Return why an environment from `make_env` cannot be stepped with others; None if it can."""
     robot = env.unwrapped
-    # Only these need PyBullet, which the modules with the answer import.
-    is_ours = any(kind.__module__ == "robots.env" for kind in type(robot).__mro__)
-    are_of_pybullet = _is_of_pybullet(env)
-    if not is_ours and not are_of_pybullet:
+    is_ours = is_robot_of_ours(env)
+    worlds = None if is_ours else accelerators.native_worlds(type(robot))
+    if not is_ours and worlds is None:
         return f"{type(robot).__name__} is none of the robots that are stepped together"
     if robot.render_mode == "human":
         return "a window shows one environment"
     for layer in layers_of(env):
-        if type(layer) not in (_PASSED_BY_OF_PYBULLET if are_of_pybullet else _PASSED_BY):
+        if type(layer) not in (_PASSED_BY if is_ours else _PASSED_BY_OF_OTHERS):
             return f"it is wrapped in {type(layer).__name__}"
-    if are_of_pybullet:
-        worlds = accelerators.native_worlds()
-        if worlds is None:
-            return "rlzoo_plus.fast, which steps them natively, is not used here"
+    if worlds is not None:
         problem: str | None = worlds.why_not_known(env)
         return problem
     from robots.vec_env import why_not_batched
@@ -67,6 +62,6 @@ def require_batchable(env: Env, env_id: str) -> None:
     problem = batch_problem(env)
     if problem is not None:
         raise ConfigError(
-            f"vec_env=batched steps many robots of ours in one pass, and {env_id} cannot be "
-            f"stepped so: {problem}. Set vec_env=auto, which does so wherever it is possible."
+            f"vec_env=batched steps many robots in one pass, and {env_id} cannot be stepped so: "
+            f"{problem}. Set vec_env=auto, which does so wherever it is possible."
         )

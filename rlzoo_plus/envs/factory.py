@@ -28,6 +28,7 @@ from rlzoo_plus.envs.finite import FiniteVecEnv
 from rlzoo_plus.envs.fit import is_channels_last, is_image
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.own_vec_env import make_own_vec_env
+from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import MostSteps, make_env
 from rlzoo_plus.envs.spaces import parts_of
@@ -155,9 +156,6 @@ def _step_together(makers: Sequence[Callable[[], Env]], chain: _Chain) -> VecEnv
         auto = chain.vec_env == "auto"
         is_worth_it = auto and len(monitors) >= enough_of(first) and batch_problem(first) is None
         if chain.vec_env == "batched" or is_worth_it:
-            # It needs PyBullet, which need not be installed.
-            from rlzoo_plus.envs.robot_vec_env import BatchedRobots
-
             kind = BatchedRobots
         makers = [lambda monitor=monitor: monitor for monitor in monitors]  # type: ignore[misc]
     venv: VecEnv = (with_recorded_calls(kind) if chain.recorded else kind)(makers)

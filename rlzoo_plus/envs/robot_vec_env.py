@@ -17,8 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from rlzoo_plus import accelerators
-from robots.env import BaseRobotEnv
-from robots.vec_env import RobotVecEnv
+from rlzoo_plus.envs.batching import is_robot_of_ours
 
 _Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
@@ -136,10 +135,13 @@ class BatchedRobots(DummyVecEnv):
 
 
 def _batch_of(envs: list[gym.Env]) -> Any:
-    """Return what steps these chains of wrappers: of our robots, or of PyBullet's own."""
+    """Return what steps these chains of wrappers: of our robots, or of other packages' own."""
+    if not is_robot_of_ours(envs[0]):
+        return accelerators.native_worlds(type(envs[0].unwrapped)).batch_of(envs)
+    # It needs PyBullet, which need not be installed.
+    from robots.vec_env import RobotVecEnv
+
     robots: list[Any] = [env.unwrapped for env in envs]
-    if not isinstance(robots[0], BaseRobotEnv):
-        return accelerators.native_worlds().batch_of(envs)
     batch = RobotVecEnv(robots)
     # Closing the environments is up to their monitors, not to the garbage collector.
     batch.closed = True

@@ -28,6 +28,6 @@ def record(agent: Any) -> None:
     agent.recorded, agent.rollouts = RecordedUpdates(), RecordedRollouts(agent)
 
 
-def native_worlds() -> Any:
-    """Return what steps environments of pybullet-envs-gymnasium, which must be installed."""
-    return import_module("rlzoo_plus.fast.worlds.bullet_kinds")
+def native_worlds(package: str) -> Any:
+    """Return what steps environments of an installed package, see `NATIVE_WORLDS`."""
+    return import_module(f"rlzoo_plus.fast.worlds.{package}_kinds")

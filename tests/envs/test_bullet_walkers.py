@@ -24,7 +24,6 @@ pytestmark = [
         importlib.util.find_spec("pybullet_envs_gymnasium") is None,
         reason="pybullet_envs_gymnasium is not installed",
     ),
-    pytest.mark.skipif(accelerators.native_worlds() is None, reason="rlzoo_plus.fast is left out"),
 ]
 KINDS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid", "humanoid_flagrun")
 WALKERS = [f"{kind}_bullet" for kind in KINDS]
@@ -37,6 +36,20 @@ FIXED = [
     )
 ]
 LEFT = ["humanoid_flagrun_harder_bullet", "thrower_bullet"]
+
+
+@pytest.fixture(autouse=True)
+def bullet_kinds():
+    """Return the module of the room, without which all are stepped one by one."""
+    if native_worlds() is None:
+        pytest.skip("rlzoo_plus.fast is left out")
+    return native_worlds()
+
+
+def native_worlds():
+    from pybullet_envs_gymnasium.gym_locomotion_envs import HopperBulletEnv
+
+    return accelerators.native_worlds(HopperBulletEnv)
 
 
 def config_of(env, *overrides, n_envs=2, limit=25):
@@ -59,7 +72,7 @@ def up_to_thrice(env, check):
         except (AssertionError, ConfigError):
             if not left:
                 raise
-            accelerators.native_worlds()._same.clear()
+            native_worlds()._same.clear()
     raise AssertionError(env)
 
 
@@ -180,8 +193,7 @@ def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch):
         make("batched", "hopper_bullet")
 
 
-def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
-    bullet_kinds = accelerators.native_worlds()
+def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog, bullet_kinds):
     real = native.part
 
     def slightly_other(kind, *numbers):

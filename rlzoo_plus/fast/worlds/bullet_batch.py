@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pybullet
-from gymnasium.wrappers import TimeLimit
 
-from rlzoo_plus.envs.episodes import RecordedEpisodes, layers_of
+from rlzoo_plus.fast.worlds.world_batch import WorldBatch
 from robots import native
 from robots.plugin import get_plugin
-from robots.threads import Threads
-from robots.vec_env import Transition
 
 
-class BulletBatch:
-    """Steps n environments of one kind; the counterpart of `RobotVecEnv` for `BatchedRobots`.
-
-    The originals reset the worlds, and know of the running episode after `give_back`.
-    """
-
-    enough: ClassVar[int] = 1
-    """How many are stepped faster than the originals one by one."""
+class BulletBatch(WorldBatch):
+    """Steps n environments of one kind in the plugin of our robots."""
 
     def __init__(self, envs: Sequence[gym.Env]) -> None:
         """Take over the chains of wrappers around n environments, from `make_env`.
@@ -33,24 +24,15 @@ class BulletBatch:
         Raises:
             ValueError: `ROBOTS_THREADS` is no number of threads.
         """
-        self._envs: list[Any] = [env.unwrapped for env in envs]
+        super().__init__(envs)
         self._robots: list[Any] = [env.robot for env in self._envs]
-        self._limits = [layer_of(env, TimeLimit) for env in envs]
-        self._records = [layer_of(env, RecordedEpisodes) for env in envs]
-        self._max_steps = min(limit._max_episode_steps for limit in self._limits)
-        self._threads = Threads(len(envs), hash(type(self._envs[0])))
         self._programs: native.Programs | None = None
-        self._steps = np.zeros(len(envs), np.int64)
         self._potential = np.zeros(len(envs))
 
     def take_over(self, index: int) -> None:
         """Continue from the state of one environment, which was reset or stepped by itself."""
-        self._steps[index] = self._limits[index]._elapsed_steps
+        super().take_over(index)
         self._potential[index] = self._envs[index].potential
-
-    def give_back(self, index: int) -> None:
-        """Write the state of a world into its environment; the opposite of `take_over`."""
-        self._limits[index]._elapsed_steps = int(self._steps[index])
 
     def physics_alone(self) -> native.Programs:
         """Return programs that command and step the worlds, and read nothing; for benchmarks."""
@@ -59,18 +41,6 @@ class BulletBatch:
 
     def _commands(self) -> list[native.Program]:
         raise NotImplementedError
-
-    def _moved(
-        self, actions: np.ndarray, observation: np.ndarray, rewards: np.ndarray, ends: np.ndarray
-    ) -> Transition:
-        """Record a step of all worlds, and return what it came to."""
-        self._steps += 1
-        # A copy, since what was given may be changed later.
-        for record, action, seen in zip(self._records, actions.copy(), observation, strict=True):
-            if record is not None:
-                record.note_step(action, seen)
-        truncated = ~ends & (self._steps >= self._max_steps)
-        return Transition(observation, rewards, ends, truncated, [{} for _ in self._envs])
 
 
 def limited(actions: np.ndarray) -> np.ndarray:
@@ -83,11 +53,6 @@ def limited(actions: np.ndarray) -> np.ndarray:
     assert math.isfinite(np.add.reduce(actions, axis=None)) or np.isfinite(actions).all()
     kept: np.ndarray = np.minimum(np.maximum(actions, -1), +1)
     return kept
-
-
-def layer_of(env: gym.Env, kind: type) -> Any:
-    """Return the wrapper of a kind around an environment, None if there is none."""
-    return next((layer for layer in layers_of(env) if isinstance(layer, kind)), None)
 
 
 def body_of(part: Any) -> int:

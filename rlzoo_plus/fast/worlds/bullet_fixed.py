@@ -19,7 +19,7 @@ from rlzoo_plus.fast.worlds.bullet_batch import (
 )
 from robots import native
 from robots.plugin import get_plugin
-from robots.vec_env import Transition
+from robots.transition import Transition
 
 
 class _Outcome(NamedTuple):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.wrappers import TimeLimit
 from pybullet_envs_gymnasium import gym_locomotion_envs as walking
 from pybullet_envs_gymnasium import gym_manipulator_envs as reaching
@@ -16,12 +15,12 @@ from pybullet_envs_gymnasium import robot_manipulators as arms
 from pybullet_envs_gymnasium import robot_pendula as pendulums
 
 from rlzoo_plus.envs.episodes import WarmupResets
-from rlzoo_plus.fast.worlds.bullet_batch import BulletBatch, layer_of
+from rlzoo_plus.fast.worlds.bullet_batch import BulletBatch
 from rlzoo_plus.fast.worlds.bullet_fixed import DoublePendulums, Pendulums, Pushers, Reachers
 from rlzoo_plus.fast.worlds.bullet_walkers import Walkers
+from rlzoo_plus.fast.worlds.world_batch import layer_of, steps_alike
 from robots import native
 from robots.plugin import PluginError, get_plugin
-from robots.quiet import native_output_hidden
 
 # The robot of each environment, and what steps many. HumanoidFlagrunHarder is none: with its
 # cubes, it differs from itself now and then. So does Pusher, in one of some hundred episodes.
@@ -63,40 +62,10 @@ def why_not_known(env: gym.Env) -> str | None:
     try:
         get_plugin()
         if kind not in _same:
-            _same[kind] = _steps_alike(kind)
+            _same[kind] = steps_alike(lambda: WarmupResets(TimeLimit(kind(), 10), 1), batch_of)
     except PluginError as error:
         return str(error)
     if not _same[kind]:
         native.say(f"{kind.__name__} comes to other numbers.")
         return "the plugin steps it to other numbers than PyBullet does"
     return None
-
-
-def _steps_alike(kind: type) -> bool:
-    """Step one environment as it is and another as one of many, from the same start.
-
-    One after the other, and not both at once: the memory of the first world becomes the second's.
-    """
-    with native_output_hidden():
-        return _played(kind, together=False) == _played(kind, together=True)
-
-
-def _played(kind: type, *, together: bool) -> list[tuple[bytes, float, bool]]:
-    env: Any = WarmupResets(TimeLimit(kind(), 10), 1)
-    found = []
-    try:
-        env.reset(seed=0)
-        batch = batch_of([env]) if together else None
-        if batch is not None:
-            batch.take_over(0)
-        actions = np.random.default_rng(0).uniform(-1, 1, (2, *env.action_space.shape))
-        for action in actions.astype(np.float32):
-            if batch is not None:
-                moved = batch.step_worlds(action[None])
-                seen, reward, ended = moved.observation, moved.reward[0], moved.terminated[0]
-            else:
-                seen, reward, ended, _, _ = env.step(action)
-            found.append((seen.tobytes(), float(reward), bool(ended)))
-        return found
-    finally:
-        env.close()

@@ -26,7 +26,7 @@ from rlzoo_plus.fast.worlds.bullet_batch import (
 )
 from robots import native
 from robots.plugin import get_plugin
-from robots.vec_env import Transition
+from robots.transition import Transition
 
 # Where the place of a part is fixed, or that of the base, in place of the number of a link.
 _OF_BASE, _FIXED = -1, -2
