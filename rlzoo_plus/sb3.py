@@ -12,6 +12,7 @@ from typing import Any
 from stable_baselines3.common.callbacks import BaseCallback as BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy as evaluate_policy
 
+from rlzoo_plus.config.signatures import PLAIN_SEED
 from rlzoo_plus.runs.agent import Agent, load, make
 
 # They say what is printed and where, which a run decides by itself.
@@ -28,7 +29,7 @@ class _Algorithm:
         kept = {key: value for key, value in values.items() if key not in _WITHOUT}
         if kept.get("seed", 0) is None:
             del kept["seed"]
-        plain = {"tuned": "none", "policy": policy, "env": env}
+        plain = {"tuned": "none", "policy": policy, "env": env, "algo.hyperparams.seed": PLAIN_SEED}
         if cls.name == "td3":
             # Here TD3 explores with noise unless it is told not to.
             plain["action_noise"] = None

@@ -21,7 +21,7 @@ from rlzoo_plus.config.catalog import (
 )
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import LARGEST, AlgoConfig
-from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
+from rlzoo_plus.config.signatures import MANAGED, PLAIN_SEED, constructor_arguments, fit_type
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 from rlzoo_plus.synonyms import key_meant
 
@@ -39,7 +39,9 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
     known = constructor_arguments(spec.entry_point)
     fitted = {}
     for key, value in algo.hyperparams.items():
-        if key in MANAGED:
+        if key == "seed" and value == PLAIN_SEED:
+            fitted[key] = value
+        elif key in MANAGED:
             mistakes.add(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
         elif key in spec.unused:
             what = f"{spec.name} takes it and does not do what it says"

@@ -51,17 +51,9 @@ _NO_TEXTS = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "
 
 def partition(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Separate options and their values from overrides, which Hydra's parser expects together."""
-    options, overrides = [], []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if not argument.startswith("-"):
-            overrides.append(argument)
-            continue
-        options.append(argument)
-        if argument in _OPTIONS_WITH_VALUE and rest:
-            options.append(rest.pop(0))
-    return options, overrides
+    options, rest = apart(arguments)
+    foreign = [word for word in rest if word.startswith("-")]
+    return [*options, *foreign], [word for word in rest if not word.startswith("-")]
 
 
 def apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -17,6 +17,8 @@ from typing import Any
 
 from rlzoo_plus.errors import ConfigError
 
+# The value of algo.hyperparams.seed that makes the run's seed that of agent and environments.
+PLAIN_SEED = "plain"
 MANAGED: dict[str, str] = {
     "policy": "the network kind is chosen from the observation space, or set network.policy",
     "env": "use env=...",

@@ -7,9 +7,14 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from rlzoo_plus.config.signatures import PLAIN_SEED
+
+if TYPE_CHECKING:
+    from rlzoo_plus.config.schema import RunConfig
 
 # Three ranges that cannot meet: no evaluation episode is ever seen in training.
 _TRAIN, _EVAL, _TEST = (0, 2**29), (2**29, 2**30), (2**30, 2**31 - 1)
@@ -27,6 +32,18 @@ class SeedStreams:
         """Derive the streams; the same seed gives the same streams on every machine."""
         agent, train = np.random.SeedSequence(seed).generate_state(2, np.uint64)
         return cls(agent=int(agent % 2**31), train=int(train % (_TRAIN[1] - 100_000)))
+
+    @classmethod
+    def of(cls, config: RunConfig) -> SeedStreams:
+        """Return the streams of a run.
+
+        With `algo.hyperparams.seed=plain` agent and environments have the run's seed itself, as in
+        Stable-Baselines3; it stays within the range of training.
+        """
+        if config.algo.hyperparams.get("seed") != PLAIN_SEED:
+            return cls.from_seed(config.seed)
+        seed = config.seed % (_TRAIN[1] - 100_000)
+        return cls(agent=seed, train=seed)
 
     def report(self) -> dict[str, Any]:
         """Return the streams as plain data."""

@@ -275,7 +275,7 @@ def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
     return {
         **collect_provenance(Path(__file__), files),
         **({"objects": objects} if objects else {}),
-        "seed_streams": SeedStreams.from_seed(config.seed).report(),
+        "seed_streams": SeedStreams.of(config).report(),
         "config_hash": config_hash(config),
         "exact_resume_problem": problem,
     }

@@ -72,7 +72,7 @@ class ExpManager:
         """Complete the configuration, and derive the seeds."""
         self.config = scheduled(self.config)
         self._stop = self.stop or StopRequest()
-        self.seeds = SeedStreams.from_seed(self.config.seed)
+        self.seeds = SeedStreams.of(self.config)
 
     def train(self) -> TrainResult:
         """Train, evaluate and save the policy.

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from rlzoo_plus.envs.seeding import SeedStreams, evaluation_seeds, held_out_seeds, seed_all
+from rlzoo_plus.runs.load import load
 
 
 def test_training_evaluation_and_test_seeds_come_from_ranges_that_do_not_meet():
@@ -30,6 +31,14 @@ def test_neighbouring_seeds_give_unlike_streams():
     trains = {SeedStreams.from_seed(seed).train for seed in range(200)}
     agents = {SeedStreams.from_seed(seed).agent for seed in range(200)}
     assert len(trains) == len(agents) == 200
+
+
+def test_a_plain_seed_is_that_of_agent_and_environments():
+    plain = ["algo=ppo", "env=cartpole_bullet", "algo.hyperparams.seed=plain"]
+    assert SeedStreams.of(load([*plain, "seed=3"])) == SeedStreams(agent=3, train=3)
+    assert SeedStreams.of(load([*plain[:2], "seed=3"])) == SeedStreams.from_seed(3)
+    streams = SeedStreams.of(load([*plain, f"seed={2**31}"]))
+    assert streams.train + 99_999 < streams.report()["train_range"][1]
 
 
 def test_seeds_of_episodes_differ_and_fewer_are_the_first_of_more():
