@@ -21,7 +21,7 @@ from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.pull import pull_run
 
 if TYPE_CHECKING:
-    from rlzoo_plus.runs.best import Best, Played
+    from rlzoo_plus.policies.best import Best, Played
     from rlzoo_plus.store.contract import ArtifactStore
 
 _FILTERS = ("algo", "env")
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         url, name = split_run_url(options.run)
         _pull(open_store(url), name, options)
         return 0
-    from rlzoo_plus.runs.best import find_best
+    from rlzoo_plus.policies.best import find_best
 
     best = find_best(
         options.run,

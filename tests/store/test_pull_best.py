@@ -12,7 +12,7 @@ from rlzoo_plus.analysis.progress import about_run, read_report
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.best import find_best
+from rlzoo_plus.policies.best import find_best
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.lease import lease_name
