@@ -65,10 +65,11 @@ model = algorithm(
     device="cpu",
     **more,
 )
+before, _ = model.predict(np.zeros(2, np.float32), deterministic=True)
 model.learn(total_timesteps=256, callback=counter)
 mean, _ = evaluate_policy(model, env, n_eval_episodes=2, warn=False)
 model.save("point")
 action, _ = algorithm.load("point").predict(np.zeros(2, np.float32), deterministic=True)
 weights = {key: value.numpy().sum() for key, value in model.policy.state_dict().items()}
-print(counter.calls, mean, action.tolist())
+print(before.tolist(), counter.calls, mean, action.tolist())
 print([float(value).hex() for value in weights.values()])

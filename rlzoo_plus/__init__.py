@@ -35,7 +35,7 @@ from rlzoo_plus.version import __version__ as __version__
 
 # Where each public name is defined; it is imported on first use (PEP 562).
 _LAZY = {
-    "Agent": "rlzoo_plus.runs.agent",
+    "Agent": "rlzoo_plus.sb3.agent",
     "AlgorithmSpec": "rlzoo_plus.config.catalog",
     "ConfigError": "rlzoo_plus.errors",
     "ExpManager": "rlzoo_plus.training.exp_manager",
@@ -46,9 +46,9 @@ _LAZY = {
     "RunError": "rlzoo_plus.errors",
     "Sweep": "rlzoo_plus.sweeps.sweep",
     "compose": "rlzoo_plus.runs.load",
-    "load": "rlzoo_plus.runs.agent",
+    "load": "rlzoo_plus.sb3.agent",
     "load_policy": "rlzoo_plus.runs.run",
-    "make": "rlzoo_plus.runs.agent",
+    "make": "rlzoo_plus.sb3.agent",
     "register_algorithm": "rlzoo_plus.config.catalog",
     "register_callback": "rlzoo_plus.config.catalog",
     "register_tracker": "rlzoo_plus.config.catalog",
@@ -69,14 +69,14 @@ if TYPE_CHECKING:
     from rlzoo_plus.envs.seeding import seed_all as seed_all
     from rlzoo_plus.errors import ConfigError as ConfigError
     from rlzoo_plus.errors import RunError as RunError
-    from rlzoo_plus.runs.agent import Agent as Agent
-    from rlzoo_plus.runs.agent import load as load
-    from rlzoo_plus.runs.agent import make as make
     from rlzoo_plus.runs.load import compose as compose
     from rlzoo_plus.runs.run import Run as Run
     from rlzoo_plus.runs.run import load_policy as load_policy
     from rlzoo_plus.runs.run import train as train
     from rlzoo_plus.runs.typed_overrides import Overrides as Overrides
+    from rlzoo_plus.sb3.agent import Agent as Agent
+    from rlzoo_plus.sb3.agent import load as load
+    from rlzoo_plus.sb3.agent import make as make
     from rlzoo_plus.sweeps.sweep import Sweep as Sweep
     from rlzoo_plus.sweeps.sweep import sweep as sweep
     from rlzoo_plus.training.exp_manager import ExpManager as ExpManager

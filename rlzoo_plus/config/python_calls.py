@@ -28,6 +28,7 @@ _SB3_NAMES = {
     **{"action_noise": "algo.action_noise", "replay_buffer_class": "algo.replay_buffer"},
     **{"wrapper_class": "env.wrappers", "env_kwargs": "env.kwargs", "vec_env_cls": "vec_env"},
     **{"wrappers": "env.wrappers", "metrics": "eval.metrics", "log_interval": "log.interval"},
+    "progress_bar": "log.progress",
 }
 _POLICY_NAMES = {
     **{"activation_fn": "activation", "optimizer_class": "optimizer"},

@@ -102,6 +102,16 @@ def compose(
     return config
 
 
+def with_initial_weights(config: RunConfig) -> RunConfig:
+    """Return a configuration that names its initial weights, if any, by their hash."""
+    if config.init_from is None:
+        return config
+    # Reading weights takes torch.
+    from rlzoo_plus.training.warm_start import with_source
+
+    return with_source(config)
+
+
 class Resolver:
     """The stages after Hydra, for all jobs of a command; each choice of files is checked once."""
 
@@ -127,12 +137,7 @@ class Resolver:
         config = resolved.config
         if config.hpo is not None and not tunes:
             raise ConfigError(f"hpo={choices.get('hpo')} is a study of many runs: add -m.")
-        if config.init_from is not None:
-            # Reading weights takes torch.
-            from rlzoo_plus.training.warm_start import with_source
-
-            config = with_source(config)
-        return config, [*self._file_notes[key], *resolved.warnings]
+        return with_initial_weights(config), [*self._file_notes[key], *resolved.warnings]
 
     def _notes_on_files(self, choices: Mapping[str, Any]) -> list[str]:
         """Return notes on the chosen files; refuse a `tuned` that was typed and does not exist."""

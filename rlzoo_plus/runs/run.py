@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.curves import plot_learning_curve
 from rlzoo_plus.analysis.find_run import Place, find_place, read_config, require_trust
 from rlzoo_plus.analysis.run_list import find_runs, started_at, summarise
 from rlzoo_plus.analysis.series import evaluation_rows, metric_rows
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -27,6 +26,7 @@ from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.changed_env import changed_config, check_spaces
 from rlzoo_plus.runs.load import load_noting
+from rlzoo_plus.runs.notebook import LiveCurve, page
 from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run
 from rlzoo_plus.runs.printing import lines_shown, plain_console
 from rlzoo_plus.runs.store_sync import bring_to_resume
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
     from rlzoo_plus.agents.policy import Policy
+    from rlzoo_plus.artifacts.checkpoint import Checkpoint
     from rlzoo_plus.training.evaluation import Watch
+    from rlzoo_plus.training.live_agent import LiveAgent
 
 log = logging.getLogger(__name__)
 # No torch at the top: mistakes are told at once.
@@ -294,22 +296,64 @@ class Run:
                     *(plan, problem, console, self._command),
                     stop=stop,
                     claimed=claimed,
-                    trained=lambda agent: setattr(self, "_model", agent),
                 )
 
-        interruptible(work, stop)
+        curve = LiveCurve()
+        title = f"{plan.config.algo.name} on {plan.config.env.name}, seed {plan.config.seed}"
+
+        def draw(*, is_last: bool = False) -> None:
+            if not quiet and self._place is not None:
+                curve.show(self.run_dir, title, is_last=is_last)
+
+        try:
+            interruptible(work, stop, draw)
+        finally:
+            draw(is_last=True)
         return self
 
     @property
     def model(self) -> Any:
-        """The algorithm of Stable-Baselines3, as training in this process has left it.
+        """The algorithm of Stable-Baselines3, as `load_model` returns it first."""
+        if self._model is None:
+            self._model = self.load_model()
+        return self._model
+
+    def load_model(self, which: str | None = None) -> Any:
+        """Load the algorithm of Stable-Baselines3 with optimizers, replay buffer and environments.
+
+        It is read from a checkpoint as data; nothing in it is unpickled. It belongs to the caller:
+        what is done to it changes nothing of the run.
+
+        Args:
+            which: `best`, `final` or the step of a checkpoint; by default the newest.
 
         Raises:
-            ConfigError: This process has not trained it.
+            ConfigError: There is no such checkpoint, it is damaged, or the run needs trust.
         """
-        if self._model is None:
-            raise ConfigError("this process has not trained the run: use policy(), or resume it.")
-        return self._model
+        return self.live_agent(which).algorithm
+
+    def live_agent(self, which: str | None = None) -> LiveAgent:
+        """Return the algorithm outside of a training; see `load_model`."""
+        accelerators.before_torch(self.config)
+        from rlzoo_plus.training.live_agent import LiveAgent
+
+        if self._place is None:
+            return LiveAgent(self.config)
+        self.require_trust()
+        store = self.run_dir.checkpoints()
+        step = None if which is None else self.policy(which).step
+        checkpoint: Checkpoint | None = None
+        try:
+            if which is None:
+                checkpoint = store.load_newest()
+            elif step in store.steps():
+                checkpoint = store.load(int(step or 0))
+        except DamagedFolderError as error:
+            raise ConfigError(f"no usable checkpoint: {error}.") from error
+        if checkpoint is None:
+            at = "" if which is None else f" at step {step} ({which})"
+            raise ConfigError(f"{self.path} has no checkpoint{at}: use policy().")
+        return LiveAgent(self.config, checkpoint)
 
     def plot(self, out: str | Path | None = None) -> Path:
         """Draw the learning curve; return the path of the picture.
@@ -367,22 +411,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return a table of the run and its learning curve, for notebooks."""
-        parts = [f"<b>{escape(repr(self))}</b>"]
-        if self.status in ("new", "bundle"):
-            return parts[0]
-        rows = evaluation_rows(self.run_dir)[-5:]
-        names = ("step", "mean_return", "std_return", "success_rate")
-        cells = ["".join(f"<th>{name}</th>" for name in names)]
-        cells += ["".join(f"<td>{escape(str(r.get(n)))}</td>" for n in names) for r in rows]
-        if rows:
-            parts.append(f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>")
-            with tempfile.TemporaryDirectory() as folder:
-                picture = self.plot(Path(folder) / "curve.png").read_bytes()
-            data = base64.b64encode(picture).decode()
-            parts.append(
-                f'<img alt="learning curve" width="560" src="data:image/png;base64,{data}">'
-            )
-        return "".join(parts)
+        is_run = self.status not in ("new", "bundle")
+        return page(repr(self), evaluation_rows(self.run_dir) if is_run else [])
 
     def policy(self, which: str | None = None) -> Policy:
         """Load a policy.
@@ -443,7 +473,7 @@ class Run:
         self,
         episodes: int = 100,
         *,
-        which: str | None = None,
+        which: str | Policy | None = None,
         seed: int = 0,
         deterministic: bool = True,
         n_envs: int = 10,
@@ -457,7 +487,7 @@ class Run:
 
         Args:
             episodes: How many.
-            which: The policy, as for `policy`.
+            which: The policy, as for `policy`, or one that is loaded.
             seed: Another set of episodes.
             deterministic: Act without exploration.
             n_envs: Environments in parallel; the result does not depend on it.
@@ -476,7 +506,8 @@ class Run:
         if episodes < 1 or n_envs < 1:
             raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
         self.require_trust()
-        policy = self.policy(which)
+        name = (which or self.which) if which is None or isinstance(which, str) else None
+        policy: Any = which if name is None else self.policy(name)
         config, changed = self.changed_config(as_arguments(overrides, None, values))
         from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
         from rlzoo_plus.training.metrics import load_metrics
@@ -494,7 +525,7 @@ class Run:
             log.warning(result.about_cuts)
         return {
             "run": str(self.path),
-            "which": which or self.which,
+            "which": name,
             "deterministic": deterministic,
             "episodes": episodes,
             "overrides": changed,

@@ -124,7 +124,6 @@ def run_plan(
     watch: Watcher | None = None,
     stop: StopRequest | None = None,
     claimed: Callable[[RunDir], None] = lambda _: None,
-    trained: Callable[[Any], None] = lambda _: None,
 ) -> tuple[RunDir, TrainResult, int]:
     """Train as planned, after `check_before_building`.
 
@@ -137,7 +136,6 @@ def run_plan(
         watch: Gets each evaluation record.
         stop: How it is asked to end, with progress as lines; None to listen to signals instead.
         claimed: Called with the run directory once this process has claimed it.
-        trained: Called with the agent when it has been trained.
 
     Returns:
         The run directory, the result, and the exit code: 0, or 130 or 75 after a signal, or 74 if
@@ -184,7 +182,6 @@ def run_plan(
                 on_evaluation=None if watch is None else lambda record, _: watch(record, request),
             )
             result = manager.train()
-            trained(manager.agent)
             print_result(console, config, result, manager.files)
         if result.state != INTERRUPTED:
             return run_dir, result, 0
@@ -196,6 +193,29 @@ def run_plan(
         if stop is None:
             request.restore()
         lock.release()
+
+
+def begin_run(config: RunConfig, command: str, save: Callable[[RunDir], None]) -> RunDir:
+    """Make the directory of a new run; `save` writes the checkpoint from which it goes on.
+
+    Raises:
+        ConfigError: `run_dir` holds a run.
+    """
+    plan = plan_run(config)
+    if plan.start not in (Start.NEW, Start.RESTART):
+        raise ConfigError(
+            f"run_dir={config.run_dir} holds a run, and an agent that was changed begins a new "
+            "one: leave run_dir out, or choose another directory."
+        )
+    run_dir, lock = claim_run_dir(plan, command, check_before_building(plan))
+    try:
+        save(run_dir)
+    except BaseException:
+        run_dir.discard()
+        raise
+    finally:
+        lock.release()
+    return run_dir
 
 
 @contextlib.contextmanager
@@ -281,11 +301,14 @@ def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
     }
 
 
-def interruptible(work: Callable[[], None], stop: StopRequest) -> None:
+def interruptible(
+    work: Callable[[], None], stop: StopRequest, meanwhile: Callable[[], None]
+) -> None:
     """Do work that Ctrl-C, or a notebook's stop button, asks to end cleanly.
 
-    The work runs in a thread and no signal handler is installed: `KeyboardInterrupt` reaches this
-    thread, which passes it on. A second one is raised at once, and the work ends by itself.
+    The work runs in a thread, while this one calls `meanwhile` twice a second. No signal handler
+    is installed: `KeyboardInterrupt` reaches this thread, which passes it on. A second one is
+    raised at once, and the work ends by itself.
 
     Raises:
         KeyboardInterrupt: It came, and the work has ended.
@@ -308,6 +331,7 @@ def interruptible(work: Callable[[], None], stop: StopRequest) -> None:
     while not done.done():
         try:
             futures.wait([done], timeout=0.5)
+            meanwhile()
         except KeyboardInterrupt as error:
             if interrupt is not None:
                 raise

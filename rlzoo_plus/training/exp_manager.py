@@ -66,7 +66,6 @@ class ExpManager:
     # Called with each evaluation's record, and whether it is the best so far.
     on_evaluation: Callable[[EvaluationRecord, bool], None] | None = None
     files: list[Path] = field(default_factory=list, init=False)  # what `report` has returned
-    agent: Any = field(default=None, init=False)  # that is or was trained
 
     def __post_init__(self) -> None:
         """Complete the configuration, and derive the seeds."""
@@ -99,7 +98,7 @@ class ExpManager:
                     INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed
                 )
             else:
-                agent = self.agent = make_agent(config, train_env, self.seeds.agent)
+                agent = make_agent(config, train_env, self.seeds.agent)
                 callbacks = self._attach(stack, agent, player, resumer, tracker)
                 with profiled(config, self.run_dir.path / "profile", agent):
                     result = self._learn(agent, callbacks, resumer)

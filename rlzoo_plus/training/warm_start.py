@@ -107,8 +107,10 @@ def with_source(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"init_from": str(path), "init": init})
 
 
-def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) -> None:
-    """Load the source of a warm start into a new agent, and record it in the provenance.
+def begin_from_source(
+    agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir | None = None
+) -> None:
+    """Load the source of a warm start into a new agent, and record it in the run's provenance.
 
     Raises:
         ConfigError: The source is missing, was changed, or does not fit; the text names the layers.
@@ -137,7 +139,8 @@ def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) 
     if starts := config.algo.hyperparams.get("learning_starts"):
         advice = "algo.hyperparams.learning_starts=0 begins with the policy"
         log.info("its first %s steps act at random: %s", f"{starts:,}", advice)
-    run_dir.add_provenance("init", {**source.about, "sha256": sha256, "left_out": left})
+    if run_dir is not None:
+        run_dir.add_provenance("init", {**source.about, "sha256": sha256, "left_out": left})
 
 
 def read_source(path: str | None, init: InitConfig) -> Source:

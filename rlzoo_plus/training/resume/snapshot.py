@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 
 log = logging.getLogger(__name__)
+# Position in the replay buffer, environment steps, and starts of long episodes.
+_Place = tuple[int, int, dict[str, int]]
 
 
 @checked_dataclass
@@ -86,8 +88,7 @@ class RunSnapshot:
         self.cut_rows: CutRows | None = None  # rows from before the last stop, to be logged again
         self._parts: dict[str, Any] = {}
         self._settings: dict[str, Any] = {}
-        # Position in the replay buffer, environment steps, and starts of long episodes.
-        self._written_at: tuple[int, int, dict[str, int]] = (0, 0, {})
+        self._written_at: _Place = (0, 0, {})
         self._pending_at = self._written_at
         self._started = time.monotonic()
         self._fingerprint: dict[str, str] = {}
@@ -128,24 +129,14 @@ class RunSnapshot:
             OSError: The log files cannot be made durable.
         """
         self._compare_rows(is_over=ended is not None)
-        normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
-        buffer = getattr(agent, "replay_buffer", None)
-        envs = env_state.capture_envs(agent.env)
         replaced = agent_state.replaced_parts(agent, self._parts)
-        chunks = self._new_chunks(agent, env_state.take_past(envs))
         state = {
-            "agent": agent_state.capture(agent, replaced),
-            "envs": envs,
-            "buffer": None if buffer is None else replay_rows.buffer_state(buffer),
+            **state_of(agent, replaced),
             "callbacks": capture_callbacks(self.callbacks),
             "exactness": asdict(self.exactness),
             "clock": {"training_s": self.training_time_s},
-            "normalizer": None if normalizer is None else normalizer.state(),
-            "spaces": {
-                "observation": encode_space(agent.observation_space),
-                "action": encode_space(agent.action_space),
-            },
         }
+        chunks = self._new_chunks(agent, env_state.take_past(state["envs"]))
         _flush(agent)
         about = {
             "config_hash": config_hash(self.config),
@@ -200,14 +191,11 @@ class RunSnapshot:
         """
         state, about = checkpoint.state, checkpoint.about
         changes = changed_values(about, self.config)
-        if checkpoint.schema < 2:
-            agent_state.restore_parameters(agent, state["agent"])
-            agent_state.restore_attributes(agent, state["agent"]["counters"])
-            effects = ["the checkpoint is of schema 1, without environments and replay buffer"]
-        else:
-            effects = self._restore_all(agent, checkpoint, changes)
+        restored = restore_all(agent, checkpoint, changes, self.config, self.callbacks)
+        effects, self._pending_at = restored
         if agent.num_timesteps != checkpoint.step:
             raise ValueError(f"its agent has taken {agent.num_timesteps} steps")
+        self.has_written(checkpoint.chunks)
         self.exactness = Exactness(**state.get("exactness", {}))
         reasons = list(problems)
         length = about.get("n_timesteps", self.config.n_timesteps)
@@ -241,35 +229,6 @@ class RunSnapshot:
         self.exactness.inexact_since = self.cut_rows.since
         self.exactness.because.append(reason)
         log.warning("not exactly as if never stopped: %s", reason)
-
-    def _restore_all(
-        self, agent: Any, checkpoint: Checkpoint, changes: Mapping[str, Any]
-    ) -> list[str]:
-        """Restore every part; return what could not be restored exactly."""
-        state, prefix = checkpoint.state, "algo.hyperparams."
-        # The algorithm's arguments, whatever changed below them.
-        changed = [k.removeprefix(prefix).split(".")[0] for k in changes if k.startswith(prefix)]
-        agent_state.restore(agent, state["agent"], changed)
-        buffer = getattr(agent, "replay_buffer", None)
-        position = 0
-        if buffer is not None and state["buffer"] is not None:
-            for name, group in replay_rows.row_groups(buffer).items():
-                checkpoint.read_rows(name, group.columns)
-            replay_rows.restore_buffer_state(buffer, state["buffer"], changed)
-            position = int(buffer.pos)
-        starts = env_state.put_past_back(state["envs"], checkpoint.chunks, checkpoint.read_rows)
-        self._pending_at = (position, int(agent.num_timesteps), starts)
-        self.has_written(checkpoint.chunks)
-        restore_callbacks(self.callbacks, state["callbacks"])
-        may_call = bool(own_code(self.config))
-        problems = env_state.restore_envs(agent.env, state["envs"], may_call=may_call)
-        if problems:
-            _start_new_episodes(agent)
-        else:
-            problems = env_state.forgotten(agent.env, state["envs"])
-        # Last: restoring the environments may have drawn from the global generators.
-        agent_state.restore_random(agent, state["agent"]["random"])
-        return problems
 
     def _new_chunks(
         self, agent: Any, past: Mapping[str, tuple[int, dict[str, Any]]]
@@ -312,6 +271,66 @@ class RunSnapshot:
         ]
         missed += [f"{what}, which a checkpoint does not hold" for what in lost]
         return missed + replay_rows.unsaved_parts(getattr(agent, "replay_buffer", None))
+
+
+def state_of(agent: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the state of an agent and its environments, without the rows of its replay buffer."""
+    normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
+    buffer = getattr(agent, "replay_buffer", None)
+    return {
+        "agent": agent_state.capture(agent, without),
+        "envs": env_state.capture_envs(agent.env),
+        "buffer": None if buffer is None else replay_rows.buffer_state(buffer),
+        "normalizer": None if normalizer is None else normalizer.state(),
+        "spaces": {
+            "observation": encode_space(agent.observation_space),
+            "action": encode_space(agent.action_space),
+        },
+    }
+
+
+def restore_all(
+    agent: Any,
+    checkpoint: Checkpoint,
+    changes: Mapping[str, Any],
+    config: RunConfig,
+    callbacks: Sequence[BaseCallback] = (),
+) -> tuple[list[str], _Place]:
+    """Restore every part of a freshly built run.
+
+    Returns:
+        What could not be restored exactly, and where the rows of the checkpoint end.
+
+    Raises:
+        Exception: The checkpoint is of another run, or forged; its parts can raise anything.
+    """
+    state, prefix = checkpoint.state, "algo.hyperparams."
+    if checkpoint.schema < 2:
+        agent_state.restore_parameters(agent, state["agent"])
+        agent_state.restore_attributes(agent, state["agent"]["counters"])
+        problems = ["the checkpoint is of schema 1, without environments and replay buffer"]
+        return problems, (0, 0, {})
+    # The algorithm's arguments, whatever changed below them.
+    changed = [k.removeprefix(prefix).split(".")[0] for k in changes if k.startswith(prefix)]
+    agent_state.restore(agent, state["agent"], changed)
+    buffer = getattr(agent, "replay_buffer", None)
+    position = 0
+    if buffer is not None and state["buffer"] is not None:
+        for name, group in replay_rows.row_groups(buffer).items():
+            checkpoint.read_rows(name, group.columns)
+        replay_rows.restore_buffer_state(buffer, state["buffer"], changed)
+        position = int(buffer.pos)
+    starts = env_state.put_past_back(state["envs"], checkpoint.chunks, checkpoint.read_rows)
+    restore_callbacks(callbacks, state.get("callbacks", {}))
+    may_call = bool(own_code(config))
+    problems = env_state.restore_envs(agent.env, state["envs"], may_call=may_call)
+    if problems:
+        _start_new_episodes(agent)
+    else:
+        problems = env_state.forgotten(agent.env, state["envs"])
+    # Last: restoring the environments may have drawn from the global generators.
+    agent_state.restore_random(agent, state["agent"]["random"])
+    return problems, (position, int(agent.num_timesteps), starts)
 
 
 def _flush(agent: Any) -> None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stable_baselines3.common.callbacks import BaseCallback as BaseCallback
-from stable_baselines3.common.evaluation import evaluate_policy as evaluate_policy
-
 from rlzoo_plus.config.signatures import PLAIN_SEED
-from rlzoo_plus.runs.agent import Agent, load, make
+from rlzoo_plus.sb3.agent import Agent, load, make
 
 # They say what is printed and where, which a run decides by itself.
 _WITHOUT = ("tensorboard_log", "_init_setup_model")
+_OF_LOAD = ("device", "custom_objects", "print_system_info", "force_reset")
 
 
 class _Algorithm:
@@ -36,15 +34,12 @@ class _Algorithm:
         return make(cls.name, quiet=not verbose, **plain | kept)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None, *, trust: bool = False) -> Agent:
-        """Return the agent that `save` has written; `env` is that of its run.
-
-        Args:
-            path: The file, with or without `.zip`, or a run directory.
-            env: Not used.
-            trust: Import what this project does not ship where the file names it.
-        """
-        return load(path, trust=trust)
+    def load(
+        cls, path: str | Path, env: Any = None, *, trust: bool = False, **values: Any
+    ) -> Agent:
+        """Return the agent that `save` has written; see `rlzoo_plus.load`."""
+        kept = {key: value for key, value in values.items() if key not in _OF_LOAD}
+        return load(path, env, trust=trust, **kept)
 
 
 class PPO(_Algorithm):
