@@ -65,7 +65,7 @@ model = algorithm(
     device="cpu",
     **more,
 )
-before, _ = model.predict(np.zeros(2, np.float32), deterministic=True)
+before, _ = model.predict(np.ones(2, np.float32), deterministic=True)
 model.learn(total_timesteps=256, callback=counter)
 mean, _ = evaluate_policy(model, env, n_eval_episodes=2, warn=False)
 model.save("point")

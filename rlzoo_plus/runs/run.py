@@ -524,7 +524,7 @@ class Run:
         if result.about_cuts:
             log.warning(result.about_cuts)
         return {
-            "run": str(self.path),
+            "run": None if self.path is None else str(self.path),
             "which": name,
             "deterministic": deterministic,
             "episodes": episodes,

@@ -35,7 +35,8 @@ def test_an_agent_is_the_run_of_the_same_settings(tmp_path, monkeypatch):
     np.testing.assert_array_equal(loaded.predict(observation, deterministic=True)[0], expected)
     np.testing.assert_array_equal(agent.model.predict(observation, deterministic=True)[0], expected)
     assert agent.evaluate(2)["episodes"] == 2
-    assert agent.learn(64).num_timesteps == 192
+    of_sb3 = {"progress_bar": False, "tb_log_name": "any", "reset_num_timesteps": False}
+    assert agent.learn(64, **of_sb3).num_timesteps == 192
     assert rz.load(run.path).learn(64).num_timesteps == 192
 
 
@@ -78,7 +79,8 @@ def test_an_untrained_agent_acts_as_its_algorithm_and_trains_nothing(tmp_path, m
     agent, observation = rz.make("ppo", "cartpole_bullet", **SMALL), np.ones(5, np.float32)
     action, _ = agent.predict(observation, deterministic=True)
     np.testing.assert_array_equal(agent.model.predict(observation, deterministic=True)[0], action)
-    assert agent.evaluate(1)["which"] is None
+    played = agent.evaluate(1)
+    assert (played["run"], played["which"], played["step"]) == (None, None, 0)
     np.testing.assert_array_equal(np.random.get_state()[1], before)
     assert not (tmp_path / "outputs").exists()
     saved = rz.load(agent.save("untrained"))
