@@ -38,7 +38,7 @@ _NO_DATE: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
 }
 _SIZE_IN, _PANEL_IN, _NARROWEST_IN, _LOWEST_IN = (9.0, 5.6), (5.2, 4.2), 3.2, 3.4
-_TITLE, _PANEL_TITLE, _LABEL, _TICKS, _LEGEND = 17, 15, 14, 12.5, 12
+_TITLE, PANEL_TITLE, _LABEL, _TICKS, _LEGEND = 17, 15, 14, 12.5, 12
 _TITLE_PAD, _LABEL_PAD, _W_PAD, _H_PAD = 14, 8, 0.14, 0.12
 # A character of a legend is about 0.09 inch wide, its handle with the gaps 0.9 inch.
 _CHARACTER_IN, _HANDLE_IN, _LINE_IN = 0.09, 0.9, 0.28
@@ -93,11 +93,6 @@ def new_grid(
     Numbers on the x axis are written the short way if its label is that of steps. Left of the axes,
     names take `beside_in`. `finish` it once all is drawn.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     n_columns = min(len(titles), 4) if len(titles) != 4 else 2
     if style.sheet_in is not None:
         n_columns = min(n_columns, max(1, int(style.sheet_in / _NARROWEST_IN)))
@@ -107,34 +102,54 @@ def new_grid(
     width = style.sheet_in or size[0] * n_columns
     # Titles and labels take their part of a low row.
     height = max(_LOWEST_IN, min(size[1], width / n_columns * size[1] / size[0])) * n_rows
-    layout = ConstrainedLayoutEngine(w_pad=_W_PAD, h_pad=_H_PAD)
-    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
-    FigureCanvasAgg(figure)
-    look: dict[str, Any] = {"color": INK, "fontweight": "bold"}
-    if not is_single and title and style.has_title:
-        figure.suptitle(_wrapped(title, width), fontsize=_TITLE, x=0.02, ha="left", **look)
+    figure = new_figure("" if is_single or not style.has_title else title, width, height)
+    most = 8 if width / n_columns >= _SIZE_IN[0] else 5
     found = []
     for number, name in enumerate(titles):
         axes = figure.add_subplot(n_rows, n_columns, number + 1)
-        shown, points = (title, _TITLE) if is_single else (name, _PANEL_TITLE)
+        shown, points = (title, _TITLE) if is_single else (name, PANEL_TITLE)
         if style.has_title or not is_single:
-            wrapped = _wrapped(shown, width / n_columns - beside_in)
-            axes.set_title(wrapped, fontsize=points, loc="left", pad=_TITLE_PAD, **look)
+            set_title(axes, _wrapped(shown, width / n_columns - beside_in), points)
         is_low, is_left = number >= len(titles) - n_columns, number % n_columns == 0
-        axes.set_xlabel(x_label if is_low else "", fontsize=_LABEL, color=INK, labelpad=_LABEL_PAD)
-        axes.set_ylabel(y_label if is_left else "", fontsize=_LABEL, color=INK, labelpad=_LABEL_PAD)
+        dress(axes, x_label if is_low else "", y_label if is_left else "", most)
         if x_label == STEPS_LABEL:
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: thousands(step)))
-        most = 8 if width / n_columns >= _SIZE_IN[0] else 5
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))
-        axes.tick_params(labelsize=_TICKS, colors=INK, length=4, color=GREY)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(GREY)
-        axes.grid(axis="y", color=FAINT, linewidth=1.0)
-        axes.set_axisbelow(True)
-        axes.margins(x=0.02, y=0.06)
+            axes.xaxis.set_major_formatter(lambda step, _: thousands(step))
         found.append(axes)
     return figure, found
+
+
+def new_figure(title: str, width_in: float, height_in: float) -> Figure:
+    """Return a figure without axes, whose title stands above all of them."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=_W_PAD, h_pad=_H_PAD)
+    figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout=layout)
+    FigureCanvasAgg(figure)
+    if title:
+        look: dict[str, Any] = {"color": INK, "fontweight": "bold", "x": 0.02, "ha": "left"}
+        figure.suptitle(_wrapped(title, width_in), fontsize=_TITLE, **look)
+    return figure
+
+
+def set_title(axes: Axes, title: str, points: float = PANEL_TITLE) -> None:
+    """Set the title of axes, at their left."""
+    look: dict[str, Any] = {"color": INK, "fontweight": "bold"}
+    axes.set_title(title, fontsize=points, loc="left", pad=_TITLE_PAD, **look)
+
+
+def dress(axes: Axes, x_label: str, y_label: str, most_ticks: int = 5) -> None:
+    """Give axes their labels and the look that all plots have."""
+    axes.set_xlabel(x_label, fontsize=_LABEL, color=INK, labelpad=_LABEL_PAD)
+    axes.set_ylabel(y_label, fontsize=_LABEL, color=INK, labelpad=_LABEL_PAD)
+    axes.locator_params(axis="x", nbins=most_ticks, steps=[1, 2, 2.5, 5, 10])
+    axes.tick_params(labelsize=_TICKS, colors=INK, length=4, color=GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.grid(axis="y", color=FAINT, linewidth=1.0)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02, y=0.06)
 
 
 def _wrapped(title: str, width_in: float) -> str:

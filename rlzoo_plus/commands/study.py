@@ -25,10 +25,12 @@ from rlzoo_plus.tuning.stored_study import (
     FEWEST_TRIALS,
     KnownStudy,
     Published,
+    few_trials_text,
     importances,
     open_stored,
 )
-from rlzoo_plus.tuning.study_plots import OVERVIEW, Drawn, plot_study
+from rlzoo_plus.tuning.study_charts import Drawn
+from rlzoo_plus.tuning.study_plots import OVERVIEW, plot_study
 from rlzoo_plus.tuning.study_report import counts, number_text
 from rlzoo_plus.tuning.study_view import (
     importance_table,
@@ -119,6 +121,9 @@ def _importance(stored: KnownStudy, options: argparse.Namespace, console: Consol
             console.print(importance_table(shares))
         else:
             console.print(f"not known: it takes {FEWEST_TRIALS} finished trials that differ")
+    few = few_trials_text(counts(stored.study.trials()).get("done", 0))
+    if few and any(found.values()):
+        console.print(few)
     return 0
 
 
@@ -192,10 +197,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     # Named here too, so that help needs neither Optuna nor NumPy.
-    kinds = "contour, edf, parallel_coordinate, rank, slice or timeline"
+    kinds = "optimization_history, intermediate_values, param_importances, slice, pareto_front, "
+    kinds += "parallel_coordinate, contour, edf, rank or timeline"
     actions = {
         "show": (_show, "show settings, counts, the best trials and those that run"),
-        "plot": (_plot, "plot history, learning curves, importances and values as a PNG"),
+        "plot": (_plot, "plot history, learning curves, importances and values as PNG, SVG or PDF"),
         "importance": (_importance, "show which hyperparameters matter"),
         "best": (_best, "print the commands that train the best trial"),
     }
@@ -207,7 +213,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         add("--trust", action="store_true", help="connect to its database on another machine")
         if action is _plot:
             add("--kind", default=OVERVIEW, metavar="PLOT", help=f"overview (default), {kinds}")
-            add("--out", type=Path, metavar="PNG", help="default: study.png, or PLOT.png, in it")
+            add("--out", type=Path, metavar="FILE", help="default: study.png, or PLOT.png, in it")
         else:
             add("--json", action="store_true", help="print JSON, for programs")
         if action is _show:

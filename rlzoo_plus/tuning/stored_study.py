@@ -109,28 +109,34 @@ class StoredStudy:
         With several objectives these are the trials that no other beats in all of them, in the
         order of the first one.
         """
-        signs = [1.0 if direction == "maximize" else -1.0 for direction in self.directions]
-        views = [v for v in self.trials() if v.state is TrialState.DONE and v.is_feasible]
-        done = [
-            (tuple(sign * value for sign, value in zip(signs, view.values, strict=True)), view)
-            for view in views
-            if view.values is not None and len(view.values) == len(signs)
-        ]
-        if len(signs) > 1:
-            points = {values for values, _ in done}
-            beaten = {
-                values
-                for values in points
-                if any(all(map(float.__ge__, other, values)) for other in points - {values})
-            }
-            done = [pair for pair in done if pair[0] not in beaten]
-        done.sort(key=lambda pair: (-pair[0][0], pair[1].number))
-        return [view for _, view in done[:count]]
+        return best_of(self.trials(), self.directions, count)
+
+
+def best_of(views: Sequence[TrialView], directions: Sequence[str], count: int) -> list[TrialView]:
+    """Return the best of some trials, as `StoredStudy.best` says."""
+    signs = [1.0 if direction == "maximize" else -1.0 for direction in directions]
+    kept = [v for v in views if v.state is TrialState.DONE and v.is_feasible]
+    done = [
+        (tuple(sign * value for sign, value in zip(signs, view.values, strict=True)), view)
+        for view in kept
+        if view.values is not None and len(view.values) == len(signs)
+    ]
+    if len(signs) > 1:
+        points = {values for values, _ in done}
+        beaten = {
+            values
+            for values in points
+            if any(all(map(float.__ge__, other, values)) for other in points - {values})
+        }
+        done = [pair for pair in done if pair[0] not in beaten]
+    done.sort(key=lambda pair: (-pair[0][0], pair[1].number))
+    return [view for _, view in done[:count]]
 
 
 FORMAT = 1
 # With fewer, the answer is the luck of the draw.
 FEWEST_TRIALS = 4
+_ENOUGH_TRIALS = 30
 # Each is a column of a table.
 _MOST_OBJECTIVES = 20
 _Text = Annotated[str, Field(min_length=1)]
@@ -302,6 +308,13 @@ def importances(study: optuna.Study, objective: int = 0) -> dict[str, float]:
             target=lambda trial: sign * trial.values[objective],
         )
     return {key_of(name): share for name, share in sorted(found.items(), key=lambda i: -i[1])}
+
+
+def few_trials_text(n_done: int) -> str:
+    """Return a caution for importances of too few finished trials, empty for enough of them."""
+    if n_done >= _ENOUGH_TRIALS:
+        return ""
+    return f"importances from {n_done} trials are uncertain: {_ENOUGH_TRIALS} or more"
 
 
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)

@@ -150,7 +150,9 @@ def test_plot_takes_a_file_of_ones_own(answer, study, in_process):
 
 
 def test_importance_names_the_values_with_their_shares(answer, study):
-    assert "100.0 %" in answer("study", "importance", "mine")[1]
+    text = answer("study", "importance", "mine")[1]
+    assert "100.0 %" in text
+    assert "importances from 5 trials are uncertain: 30 or more" in text
     data = json.loads(answer("study", "importance", "mine", "--json")[1])
     assert data == {"late_return": {"algo.hyperparams.gamma": 1.0}}
 
