@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from support.tex import read_table
 from support.written_runs import write_run
 
 from rlzoo_plus.analysis.charts import KINDS, threshold_figure
@@ -78,10 +79,40 @@ def test_the_table_has_a_row_for_each_variant_and_environment_and_marks_the_best
     rows = list(csv.DictReader(io.StringIO(table(found, "csv"))))
     assert [row["environment"] for row in rows] == ["ant", "ant", "hopper", "hopper"]
     assert float(rows[1]["final_iqm"]) == pytest.approx(202.0)
-    tex = table(found, "tex")
-    assert r"a\_2\$c & 5 & 102 [" in tex
-    assert tex.count(r"\textbf{") == 2
+
+
+def test_the_table_of_a_paper_groups_environments_and_says_once_what_is_alike(sides):
+    tex = table(sides(), "tex")
+    caption, rows = read_table(tex)
+    assert "over 5 seeds [95\\,\\% bootstrap interval]. Bold: higher than each other" in caption
+    head, first, second, space, *others = rows
+    assert head == ["Environment", "Variant", "Final", "Best"]
+    assert first[:2] == ["ant", r"a\_2\$c"]
+    assert first[2].startswith("102 [")
+    assert second[:2] == ["", "ppo"]
+    assert second[2].startswith(r"\textbf{202 [")
+    assert (space, [row[0] for row in others]) == ([], ["hopper", ""])
     assert all(tex.count(rf"\{rule}rule") == 1 for rule in ("top", "mid", "bottom"))
+
+
+def test_the_table_of_a_paper_has_a_column_for_seeds_only_where_they_differ(tmp_path):
+    for algo, n in (("a2c", 3), ("ppo", 5)):
+        for seed in range(n):
+            write_run(tmp_path / "runs", algo, "ant", seed, -100.0 - seed)
+    caption, rows = read_table(table(make_sides({"": load_runs([tmp_path / "runs"])})[0], "tex"))
+    assert "over $n$ seeds" in caption
+    assert "fewer than 5 seeds" in caption
+    assert [row[2] for row in rows] == ["$n$", "3", "5"]
+    # A minus, and no hyphen.
+    assert rows[1][3] == "$-$101"
+    assert rows[2][3].startswith("$-$102 [$-$10")
+
+
+@pytest.mark.parametrize("name", ["50%_of_#1&$x", "{a}\\b~^", "[b]<c>|"])
+def test_names_in_the_table_of_a_paper_are_no_commands(tmp_path, name):
+    for env in ("ant", name):
+        write_run(tmp_path / "runs", env=env, about_env={"name": env})
+    read_table(table(make_sides({"": load_runs([tmp_path / "runs"])})[0], "tex"))
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])

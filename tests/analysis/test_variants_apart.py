@@ -6,10 +6,10 @@ import pytest
 
 from rlzoo_plus.analysis.charts import scores_figure
 from rlzoo_plus.analysis.curves import curves_figure
-from rlzoo_plus.analysis.html_report import html_report
 from rlzoo_plus.analysis.index import load_runs
 from rlzoo_plus.analysis.scores import make_sides
 from rlzoo_plus.analysis.tables import table
+from rlzoo_plus.dashboard.html_report import html_report
 
 RANDOMIZATIONS = ({}, {"mass": {"uniform": [0.8, 1.2]}}, {"mass": {"uniform": [0.5, 2.0]}})
 NETWORKS = ([64, 64], [32])

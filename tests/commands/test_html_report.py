@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from support.written_runs import write_run
 
-from rlzoo_plus.analysis import html_report as module
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.commands.report import main
+from rlzoo_plus.dashboard import html_report as module
 
 pytestmark = pytest.mark.usefixtures("here")
 EVIL = '"><script>alert(1)</script><img src=http://evil.example/x onerror=alert(1)>'
