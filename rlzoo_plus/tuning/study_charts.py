@@ -76,7 +76,8 @@ class Drawn:
     @cached_property
     def views(self) -> list[TrialView]:
         """The trials by number."""
-        return [view_of(trial) for trial in self.study.get_trials(deepcopy=False)]
+        found = (view_of(trial) for trial in self.study.get_trials(deepcopy=False))
+        return sorted(found, key=lambda view: view.number)
 
     @property
     def done(self) -> list[TrialView]:
