@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from robots.camera import Camera
 from robots.env import EnvOptions
 from robots.goal_env import GoalRobotEnv
-from robots.rendering import add_box, add_sphere, move
+from robots.rendering import add_floor, add_sphere, move
 from robots.rewards import tolerance
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import Floats, SensorSpec, State
@@ -114,8 +114,7 @@ class KukaReachEnv(GoalRobotEnv):
 
     def build_scenery(self) -> None:
         """Lay a floor with a square on it, and make a ball of the tolerance's size for the goal."""
-        add_box(self.simulation, (20.0, 20.0, 0.01), (0.0, 0.0, -0.02), (0.80, 0.84, 0.88, 1.0))
-        add_box(self.simulation, (0.85, 0.85, 0.005), (0.0, 0.0, -0.006), (0.68, 0.73, 0.80, 1.0))
+        add_floor(self.simulation, 0.0, 0.85)
         self._mark = add_sphere(
             self.simulation, self.task.tolerance, (0.6, 0.0, 0.6), (0.25, 0.68, 0.38, 0.8)
         )

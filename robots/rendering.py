@@ -10,12 +10,23 @@ import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Camera, Colour, Vector3
-from robots.pictures import camera_image
+from robots.pictures import colours_of, shaded_image
 from robots.simulation import Simulation
 
 if TYPE_CHECKING:
     from robots.sensors import State
     from robots.world import World
+
+_FLOOR: Colour = (0.80, 0.84, 0.88, 1.0)
+_SQUARE: Colour = (0.68, 0.73, 0.80, 1.0)
+_PAINTS: tuple[Colour, ...] = (
+    (0.25, 0.28, 0.33, 1.0),
+    (0.20, 0.47, 0.80, 1.0),
+    (0.95, 0.55, 0.15, 1.0),
+)
+# Difference of a pixel's colours below which it is grey, brightness from which it is pale, and
+# share of such pixels from which a robot is hard to see.
+_GREYEST, _PALEST, _PALE_SHARE = 30, 110, 0.9
 
 
 def add_box(
@@ -50,6 +61,20 @@ def _add(simulation: Simulation, position: Vector3, colour: Colour, kind: int, *
     return body
 
 
+def add_floor(simulation: Simulation, height_m: float, square_m: float) -> None:
+    """Lay a floor that touches nothing, and on it a square with edges of twice that length [m]."""
+    add_box(simulation, (20.0, 20.0, 0.01), (0.0, 0.0, height_m - 0.02), _FLOOR)
+    add_box(simulation, (square_m, square_m, 0.005), (0.0, 0.0, height_m - 0.006), _SQUARE)
+
+
+def lowest_m(simulation: Simulation, body: int) -> float:
+    """Return how low a body reaches [m]; 0 if it has no shapes that collide."""
+    bind = simulation.bind
+    links = range(-1, bind(pybullet.getNumJoints)(body))
+    shaped = [link for link in links if bind(pybullet.getCollisionShapeData)(body, link)]
+    return min((bind(pybullet.getAABB)(body, link)[0][2] for link in shaped), default=0.0)
+
+
 def move(simulation: Simulation, body: int, position: Vector3) -> None:
     """Put scenery elsewhere [m]."""
     simulation.bind(pybullet.resetBasePositionAndOrientation)(
@@ -60,6 +85,16 @@ def move(simulation: Simulation, body: int, position: Vector3) -> None:
 def paint(simulation: Simulation, body: int, link: int, colour: Colour) -> None:
     """Colour one link; -1 is the base."""
     simulation.bind(pybullet.changeVisualShape)(body, link, rgbaColor=colour)
+
+
+def make_visible(simulation: Simulation, camera: Camera, body: int) -> None:
+    """Paint the links of a robot that is as pale and grey as floors are; others keep their own."""
+    pixels = colours_of(simulation, camera, body).astype(np.int64)
+    is_grey = np.ptp(pixels, axis=1) < _GREYEST
+    if len(pixels) and (is_grey & (pixels.max(axis=1) > _PALEST)).mean() > _PALE_SHARE:
+        links = simulation.links(body).values()
+        for number, link in enumerate(links):
+            paint(simulation, body, link, _PAINTS[number % len(_PAINTS)])
 
 
 def aim_window(simulation: Simulation, camera: Camera) -> None:
@@ -97,7 +132,8 @@ class View(gymnasium.Env[Any, Any]):
         if self.render_mode is not None:
             self.update_scenery()
         if self.render_mode == "rgb_array":
-            return camera_image(self.world.simulation, self.current_camera())
+            robots = [robot.body for robot in self.world.robots]
+            return shaded_image(self.world.simulation, self.current_camera(), robots)
         if self.render_mode == "human":
             time.sleep(max(0.0, self._next_frame_s - time.monotonic()))
             self._next_frame_s = time.monotonic() + self.world.simulation.step_s
@@ -112,7 +148,21 @@ class View(gymnasium.Env[Any, Any]):
         return camera
 
     def build_scenery(self) -> None:
-        """Add what only the eye needs; called when rendering, and must not touch the physics."""
+        """Add what only the eye needs; called when rendering, and must not touch the physics.
+
+        By default a floor below the robot where there is no ground, and colours where the robot
+        has none. Not for a robot with a camera of its own: what it sees is its task's.
+        """
+        world, simulation, camera = self.world, self.world.simulation, self.camera
+        if world.sensors.spec.camera is not None:
+            return
+        if world.ground is None:
+            add_floor(simulation, lowest_m(simulation, world.robot.body), camera.distance_m / 3.0)
+        if world.robot.free_base:
+            place = simulation.bind(pybullet.getBasePositionAndOrientation)(world.robot.body)[0]
+            (x, y, _), (ahead, aside, height) = place, camera.target
+            camera = replace(camera, target=(x + ahead, y + aside, height))
+        make_visible(simulation, replace(camera, width=120, height=80), world.robot.body)
 
     def update_scenery(self) -> None:
         """Bring scenery up to date before a frame, such as the mark of a goal."""
