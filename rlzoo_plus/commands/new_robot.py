@@ -23,28 +23,24 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.doctor.new_robot import reaching, survey, text, urdf
+        from rlzoo_plus.doctor.new_robot import choice, falling, survey, text, urdf
 
     if options.mode in ("pd", "end_effector"):
         raise ConfigError(
             f"--mode {options.mode} needs gains, or the name of a link, that no URDF states. Start "
             "with --mode position, and see docs/own_robot.md for what to change in the file."
         )
-    if options.mode not in text.MODES:
+    if options.mode not in (None, *text.MODES):
         raise ConfigError(f"--mode: {unknown_name('mode', options.mode, text.MODES)}")
     folder = options.directory.resolve()
     text.check_name(options.name, folder)
     robot_file = urdf.read_urdf(options.urdf)
     robot = survey.survey(robot_file, options.rest)
     is_free = robot.stands_free if options.base == "auto" else options.base == "free"
-    if is_free != (options.task == "walk") and options.task != "auto":
-        kind, other = ("free", "walk") if is_free else ("fixed", "reach or --task posture")
-        raise ConfigError(
-            f"--task {options.task}: the base of this robot is {kind}. Use --task {other}, or say "
-            f"with --base {'fixed' if is_free else 'free'} that it is not."
-        )
-    reach = reaching.find_reach(robot_file, robot) if options.task == "reach" else None
-    new = text.NewRobot(options.name, folder, options.mode, is_free, options.forward, reach)
+    task, target = choice.choose_task(options.task, robot_file, robot, is_free=is_free)
+    # A pole is balanced by force: a position would have to be learned first.
+    mode = options.mode or ("torque" if isinstance(target, falling.Pole) else "position")
+    new = text.NewRobot(options.name, folder, mode, is_free, options.forward, task, target)
     for path in text.write_robot(new, robot_file, robot, force=options.force):
         print(f"wrote {path}")
     _print_summary(new, robot, options)
@@ -56,7 +52,7 @@ def _print_summary(new: NewRobot, robot: RobotSurvey, options: argparse.Namespac
     n_joints = len(robot.joints)
     print(
         f"{n_joints} joint{'s' if n_joints > 1 else ''}, {robot.mass_kg:.4g} kg, "
-        f"action mode {new.mode}; the base is {base}"
+        f"action mode {new.mode}; the base is {base}; task {new.task}"
     )
     if options.base == "auto":
         print(f"note: the base is guessed, since {robot.reason}; --base {other} changes it")
@@ -77,18 +73,25 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = command_parser(
         "new-robot",
         "Write a task, an environment and its configuration for your own robot: DIRECTORY/NAME.py "
-        "and DIRECTORY/conf/env/NAME.yaml. A robot with a fixed base learns to hold postures; one "
-        "with a free base learns to move forward.",
+        "and DIRECTORY/conf/env/NAME.yaml.",
         "my_robot --urdf r2d2.urdf --mode velocity",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("name", metavar="NAME", help="name of the module and of env=NAME, such as my_robot")
     add("--urdf", required=True, metavar="PATH", help="a file here, or one of pybullet_data")
-    task_help = "reach (the end of an arm), posture, walk (default: posture or walk, by the base)"
-    add("--task", choices=("auto", "reach", "posture", "walk"), default="auto", help=task_help)
-    mode_help = "what an action commands: position (default), delta_position, velocity or torque"
-    add("--mode", default="position", help=mode_help)
+    task_help = (
+        "reach: the end of an arm to a point; track: it follows a moving target; posture: all "
+        "joints hold one; walk: a free robot moves forward; balance: a free robot, or a pole on a "
+        "hinge without a motor, stays upright (default: what fits the robot)"
+    )
+    tasks = ("auto", "reach", "track", "posture", "walk", "balance")
+    add("--task", choices=tasks, default="auto", metavar="TASK", help=task_help)
+    mode_help = (
+        "what an action commands: position (default), delta_position, velocity or torque (default "
+        "for a pole)"
+    )
+    add("--mode", help=mode_help)
     base_help = "whether the base is fixed to the world (auto: guessed from limbs and wheels)"
     add("--base", choices=("auto", "fixed", "free"), default="auto", help=base_help)
     forward_help = "axis of the URDF along which a free robot moves (default: x); --forward=-x"

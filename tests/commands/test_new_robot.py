@@ -31,6 +31,14 @@ def test_the_kind_of_base_can_be_chosen(answer, tmp_path):
     assert "MoveForward" in (tmp_path / "free.py").read_text()
 
 
+def test_a_pole_is_balanced_by_force_unless_told_otherwise(answer, tmp_path):
+    _, text = answer("new-robot", "forced", "--urdf", "cartpole.urdf")
+    assert "action mode torque" in text
+    assert "task balance" in text
+    _, text = answer("new-robot", "moved", "--urdf", "cartpole.urdf", "--mode", "velocity")
+    assert "action mode velocity" in text
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -41,6 +49,7 @@ def test_the_kind_of_base_can_be_chosen(answer, tmp_path):
         (["mine", "--urdf", "broken.urdf"], ["is not XML", "line 1"]),
         (["mine", *URDF, "--mode", "velocty"], ["'velocty'", "'velocity'"]),
         (["mine", *URDF, "--mode", "pd"], ["--mode position", "docs/own_robot.md"]),
+        (["mine", *URDF, "--task", "track"], ["the base of this robot is free", "--task walk"]),
         (["mine", *URDF, "--directory", "broken.urdf"], ["cannot be written", "--directory"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -10,7 +10,7 @@ import pytest
 import support.tiny_envs  # noqa: F401
 from support.processes import call, start  # noqa: F401
 
-from rlzoo_plus.doctor.new_robot.reaching import find_reach
+from rlzoo_plus.doctor.new_robot.choice import choose_task
 from rlzoo_plus.doctor.new_robot.survey import survey
 from rlzoo_plus.doctor.new_robot.text import NewRobot, write_robot
 from rlzoo_plus.doctor.new_robot.urdf import read_urdf
@@ -56,15 +56,16 @@ def generate(tmp_path, monkeypatch):
     made = []
     monkeypatch.syspath_prepend(tmp_path)
 
-    def make(urdf, *, mode="position", base="auto", rest=(), forward="x", reaches=False):
+    def make(urdf, *, mode="position", base="auto", rest=(), forward="x", task=None):
         file = read_urdf(str(urdf))
         robot = survey(file, rest)
         is_free = robot.stands_free if base == "auto" else base == "free"
         # Python keeps modules by name.
         name = f"generated_{next(_NUMBERS)}"
-        new = NewRobot(
-            name, tmp_path, mode, is_free, forward, find_reach(file, robot) if reaches else None
+        task, target = choose_task(
+            task or ("walk" if is_free else "posture"), file, robot, is_free=is_free
         )
+        new = NewRobot(name, tmp_path, mode, is_free, forward, task, target)
         write_robot(new, file, robot)
         invalidate_caches()
         module = import_module(name)

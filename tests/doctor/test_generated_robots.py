@@ -9,10 +9,12 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+import pybullet
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from rlzoo_plus.doctor.new_robot.survey import survey
+from rlzoo_plus.doctor.new_robot.tasks import TASKS
 from rlzoo_plus.doctor.new_robot.text import MODES, NewRobot, check_name, write_robot
 from rlzoo_plus.doctor.new_robot.urdf import read_urdf
 from rlzoo_plus.doctor.robot_facts import robot_facts
@@ -26,8 +28,13 @@ HINGE = ("hinge", "revolute", LIMIT)
 ARM = [HINGE, ("wheel", "continuous", ""), ("slide", "prismatic", LIMIT)]
 FREE = {"urdf": "r2d2.urdf", "mode": "velocity", "forward": "y"}
 FIXED = {"urdf": "kuka_iiwa/model.urdf"}
-REACH = {"urdf": "kuka_iiwa/model.urdf", "reaches": True}
-KINDS = pytest.mark.parametrize("options", [FREE, FIXED, REACH], ids=["free", "fixed", "reach"])
+REACH = {"urdf": "kuka_iiwa/model.urdf", "task": "reach"}
+TRACK = {"urdf": "kuka_iiwa/model.urdf", "task": "track"}
+POLE = {"urdf": "cartpole.urdf", "task": "balance", "mode": "torque"}
+STANDS = (".*upper_joint=0.9", ".*lower_joint=-1.8")
+DOG = {"urdf": "a1/a1.urdf", "task": "balance", "rest": STANDS}
+EVERY = {"free": FREE, "fixed": FIXED, "reach": REACH, "track": TRACK, "pole": POLE, "dog": DOG}
+KINDS = pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
 
 
 def play(env, policy, seed=0):
@@ -65,9 +72,105 @@ def test_the_end_of_an_arm_can_be_at_each_goal(generate):
     assert away["distance"] == pytest.approx(-0.3)
 
 
+def test_the_target_goes_round_a_circle_that_the_end_of_the_arm_can_follow(generate):
+    module, env = generate(**TRACK)
+    observation, _ = env.reset(seed=0)
+    goals, phases = [], []
+    for _ in range(round(module.PERIOD_S * 50)):
+        goals.append(env.state.memory["goal"])
+        phases.append(observation[-2:])
+        observation, *_ = env.step(np.zeros(7))
+    away = np.array(goals) - module.CENTRE
+    np.testing.assert_allclose(np.linalg.norm(away, axis=1), module.RADIUS_M, rtol=1e-6)
+    np.testing.assert_allclose(env.state.memory["goal"], goals[0], atol=1e-6)
+    np.testing.assert_allclose(away.mean(axis=0), 0.0, atol=1e-6)
+    # The policy sees where it is.
+    np.testing.assert_allclose(phases @ np.array(module.SIDES) * module.RADIUS_M, away, atol=1e-6)
+    # Its start differs.
+    env.reset(seed=1)
+    assert np.linalg.norm(env.state.memory["goal"] - goals[0]) > 0.01
+
+
+def test_inverse_kinematics_follows_the_target_and_is_paid_for_it(generate):
+    module, env = generate(**TRACK)
+    scale = np.array([joint.scale for joint in module.JOINTS.values()])
+    body, bind = env.robot.body, env.simulation.bind
+    tip = env.simulation.links(body)[module.TIP]
+    solve = bind(pybullet.calculateInverseKinematics)
+
+    def follow(_):
+        goal = env.state.memory["goal"].tolist()
+        return (np.array(solve(body, tip, goal, maxNumIterations=50)) - module.REST) / scale
+
+    followed, info = play(env, follow)
+    assert info["is_success"]
+    assert followed > 0.5 * env.max_episode_steps
+    still, info = play(env, lambda _: np.zeros(7))
+    assert not info["is_success"]
+    assert still < 0.0
+
+
+def test_a_pole_falls_unless_the_cart_follows_it(generate):
+    module, env = generate(**POLE)
+    assert env.action_space.shape == (1,)
+    assert module.POLE == "pole"
+    still, info = play(env, lambda _: np.zeros(1))
+    assert info["end_reason"] == "fell"
+
+    def push(observation):
+        cart, sine, _, speed, rate = observation
+        return np.clip([0.5 * cart + 0.8 * speed + 12.0 * sine + 3.0 * rate], -1, 1)
+
+    held, info = play(env, push)
+    assert info["is_success"]
+    assert held > 0.9 * env.max_episode_steps > 2 * still
+
+
+def test_a_dog_that_holds_its_posture_bears_a_push_and_may_fall_otherwise(generate):
+    _, env = generate(**DOG)
+    stood, info = play(env, lambda _: np.zeros(12))
+    assert info["is_success"]
+    assert stood > 0.8 * env.max_episode_steps
+    fell, info = play(env, lambda _: np.array([0.0, 1.0, -1.0] * 2 + [0.0, -1.0, 1.0] * 2))
+    assert info["end_reason"] == "fell"
+    assert fell < 0.2 * stood
+
+
+@pytest.mark.parametrize(
+    ("urdf", "base", "task"),
+    [
+        ("kuka_iiwa/model.urdf", "auto", "reach"),
+        ("franka_panda/panda.urdf", "auto", "reach"),
+        ("cartpole.urdf", "auto", "balance"),
+        ("a1/a1.urdf", "auto", "walk"),
+        ("a1/a1.urdf", "fixed", "posture"),
+        ("pr2_gripper.urdf", "auto", "posture"),
+    ],
+)
+def test_a_task_that_fits_the_robot_is_chosen(generate, urdf, base, task):
+    module, _ = generate(urdf, base=base, task="auto")
+    assert [name for name in TASKS if hasattr(module, TASKS[name].name)] == [task]
+
+
+@pytest.mark.parametrize(
+    ("urdf", "task", "reason"),
+    [
+        ("husky/husky.urdf", "balance", "it stands with all motors let go. Use --task walk"),
+        ("kuka_iiwa/model.urdf", "balance", "its base is fixed, and no pole .* Use --task posture"),
+        ("a1/a1.urdf", "track", "the base of this robot is free. Use --task walk or balance"),
+        ("kuka_iiwa/model.urdf", "walk", "the base of this robot is fixed. Use --task reach"),
+        ("cartpole.urdf", "track", "reaches too few points above the ground"),
+        ("pr2_gripper.urdf", "track", "has 1 joint, so it has no arm. Use --task posture"),
+    ],
+)
+def test_a_task_that_means_nothing_for_a_robot_is_refused(generate, urdf, task, reason):
+    with pytest.raises(ConfigError, match=f"--task {task}: .*{reason}"):
+        generate(urdf, task=task)
+
+
 def test_a_robot_without_an_arm_has_nothing_to_reach_with(generate, chain):
     with pytest.raises(ConfigError, match=r"has 1 joint, so it has no arm. Use --task posture"):
-        generate(chain(HINGE), base="fixed", reaches=True)
+        generate(chain(HINGE), base="fixed", task="reach")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -128,7 +231,7 @@ def test_driving_forward_is_paid_and_succeeds_where_standing_does_not(generate):
 
 
 def test_a_robot_that_lies_down_ends_its_episode(generate):
-    _, env = generate("a1/a1.urdf", rest=[".*upper_joint=0.9", ".*lower_joint=-1.8"])
+    _, env = generate("a1/a1.urdf", rest=STANDS)
     env.reset(seed=0)
     env.simulation.reset_base(env.robot.body, (0, 0, 0.3), (0.7071, 0, 0, 0.7071))
     _, _, terminated, _, info = env.step(np.zeros(12, np.float32))
@@ -137,7 +240,7 @@ def test_a_robot_that_lies_down_ends_its_episode(generate):
 
 
 def test_a_robot_that_sinks_to_its_belly_ends_its_episode(generate):
-    module, env = generate("a1/a1.urdf", rest=[".*upper_joint=0.9", ".*lower_joint=-1.8"])
+    module, env = generate("a1/a1.urdf", rest=STANDS)
     env.reset(seed=0)
     assert not any(env.task.terminations(env.state).values())
     low = np.array([0.0, 0.0, module.LOWEST_HEIGHT_M - 0.01])
@@ -199,8 +302,8 @@ def test_no_name_in_a_urdf_becomes_code(generate, chain, tmp_path):
 
 
 def test_the_written_python_is_clean(generate, chain):
-    names = [generate(**FREE)[0], generate(**FIXED)[0], generate(chain(*ARM))[0]]
-    files = [module.__file__ for module in names]
+    robots = [*EVERY.values(), {"urdf": chain(*ARM)}, {"urdf": chain(*FINGER, name="finger.urdf")}]
+    files = [generate(**options)[0].__file__ for options in robots]
     tool = [sys.executable, "-m", "ruff"]
     settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
     for command in (["check", "--ignore", "I001"], ["format", "--check"]):

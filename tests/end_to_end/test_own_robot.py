@@ -37,6 +37,8 @@ def _train_and_evaluate(call, folder, name):
     [
         ("my_r2d2", ["--urdf", "r2d2.urdf", "--mode", "velocity", "--forward", "y"]),
         ("my_minitaur", ["--urdf", "quadruped/minitaur.urdf", *MINITAUR_STANDS]),
+        ("my_pole", ["--urdf", "cartpole.urdf"]),
+        ("my_tracker", ["--urdf", "kuka_iiwa/model.urdf", "--task", "track"]),
     ],
 )
 def test_a_new_robot_is_inspected_trained_and_evaluated(tmp_path, call, name, options):

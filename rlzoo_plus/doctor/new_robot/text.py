@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import keyword
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,8 +17,11 @@ from string import Template
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.search_path import conf_dir
+from rlzoo_plus.doctor.new_robot.choice import Target
+from rlzoo_plus.doctor.new_robot.falling import SUNK_SHARE, Pole
 from rlzoo_plus.doctor.new_robot.reaching import Reach
 from rlzoo_plus.doctor.new_robot.survey import JointSurvey, RobotSurvey
+from rlzoo_plus.doctor.new_robot.tasks import NOTHING, OF_POLE, TASKS, TaskText
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
 
@@ -28,10 +32,35 @@ LINE_LENGTH = 100
 _GRAVITY_M_S2 = 9.81
 # A robot starts a little above the ground: its joints are drawn about the rest position.
 _CLEARANCE_M = 0.01
-# Share of its height; a robot whose base has sunk that far lies on the ground.
-_SUNK_SHARE = 0.4
 _HEIGHT_WITHOUT_SHAPES_M = 0.5
 _IDENTITY = (0.0, 0.0, 0.0, 1.0)
+_ACTIONS_A_SECOND = 50
+_ACTUATED = (
+    'actuated="|".join(re.escape(n) for n, joint in JOINTS.items() if joint.driven),\n' + " " * 16
+)
+# What a written module may need; "" is an empty line.
+_IMPORTS = (
+    "import re",
+    "from collections.abc import Mapping",
+    "from pathlib import Path",
+    "from typing import Any, ClassVar, NamedTuple, Unpack",
+    "",
+    "import gymnasium",
+    "import numpy as np",
+    "from gymnasium import spaces",
+    "from numpy.typing import NDArray",
+    "",
+    "from robots.camera import Camera",
+    "from robots.elementary import cos, sin",
+    "from robots.env import BaseRobotEnv, EnvOptions",
+    "from robots.frames import columns, gravity_direction, rotate, rotate_back, sum_of_squares",
+    "from robots.rendering import add_sphere, move",
+    "from robots.rewards import tolerance",
+    "from robots.robot import ActionMode, InitialState, Mimic, RobotSpec",
+    "from robots.sensors import Floats, SensorSpec, State",
+    "from robots.task import Task, observation_of",
+    "from robots.world import WorldSpec",
+)
 _SCALES = {
     "torque": "Torque or force of the action 1 [N m or N].",
     "velocity": "Velocity of the action 1 [rad/s or m/s].",
@@ -65,7 +94,8 @@ class NewRobot:
     mode: str  # Action mode, one of `MODES`
     is_free: bool  # Whether the base moves
     forward: str = "x"  # Which way is forward, a key of `DIRECTIONS`
-    reach: Reach | None = None  # What an arm reaches, if that is its task
+    task: str = "posture"  # A key of `TASKS`
+    target: Target = None  # What its task is about
 
     @property
     def class_name(self) -> str:
@@ -133,6 +163,47 @@ def _paths(name: str, folder: Path) -> tuple[Path, Path]:
 
 def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
     """Return the module (task, environment and registration) and the configuration file."""
+    task = OF_POLE if isinstance(new.target, Pole) else TASKS[new.task]
+    values = _Values(task.parts)
+    values.update(_of_robot(new, urdf, robot), **_of_target(new.target), task_class=task.name)
+    values.update(_of_task(task, values))
+    module = re.sub(r"\n{3,}(?=[ )])", "\n\n", values.filled("module"))
+    module = re.sub(r"\n{3,}|\n+(?=class |def |gymnasium\.register)", "\n\n\n", module)
+    return [module.replace("IMPORTS", _imports(module)) + "\n", values.filled("config") + "\n"]
+
+
+class _Values(dict[str, str]):
+    """What stands for the placeholders: a text, or else the template of that name, filled."""
+
+    def __init__(self, parts: Mapping[str, str]) -> None:
+        super().__init__()
+        self._parts = {**dict.fromkeys(NOTHING, ""), **parts}
+
+    def __missing__(self, name: str) -> str:
+        part = self._parts.get(name)
+        return self.filled(name) if part is None else Template(part).substitute(self)
+
+    def filled(self, name: str) -> str:
+        text = (files(__package__) / "templates" / f"{name}.txt").read_text(encoding="utf-8")
+        return Template(text.rstrip("\n")).substitute(self)
+
+
+def _imports(module: str) -> str:
+    """Return the lines that import the names a module uses."""
+    used = {node.id for node in ast.walk(ast.parse(module)) if isinstance(node, ast.Name)}
+    lines = []
+    for line in _IMPORTS:
+        head, _, names = line.partition(" import ")
+        kept = [name for name in names.split(", ") if name in used]
+        if kept:
+            lines.append(f"{head} import {', '.join(kept)}")
+        elif not line or line.split()[-1] in used:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _of_robot(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> dict[str, str]:
+    """Return what the templates say of a robot, whatever its task."""
     height = _HEIGHT_WITHOUT_SHAPES_M if robot.height_m is None else robot.height_m
     x, y, z = robot.middle
     z = max(z + height, 0.0) if new.is_free else z
@@ -141,37 +212,86 @@ def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
     rest_role = "where the policy's reading of it is 0"
     if new.mode == "position":
         rest_role = "what the action 0 commands"
-    values = {
+    option = " " * 16
+    spec = f"{option}mimic=MIMIC,\n" if robot.mimic else ""
+    if new.is_free:
+        spec += f"{option}base_position=(0.0, 0.0, START_HEIGHT_M),\n{option}fixed_base=False,\n"
+        spec += f"{option}sensors=SensorSpec(base=True),\n"
+    elif new.target is not None:
+        link = "POLE" if isinstance(new.target, Pole) else "TIP"
+        spec += f"{option}sensors=SensorSpec(links=re.escape({link})),\n"
+    return {
         "module": new.module,
         "class_name": new.class_name,
         "env_id": new.env_id,
         "title": new.module.replace("_", " ").capitalize(),
         # Part of a docstring, where a quote or a backslash would be code.
         "urdf_name": re.sub(r"[^\w./ -]", "?", urdf.name or urdf.path.name, flags=re.ASCII),
-        "path_import": "\nfrom pathlib import Path" if urdf.name is None else "",
         "urdf_expression": _urdf_expression(urdf, new.folder),
         "joints": "\n".join(_joint_lines(new, robot)),
         "mimic": "\n".join(_mimic_lines(robot)),
-        "mimic_import": ", Mimic" if robot.mimic else "",
-        "mimic_option": "\n                mimic=MIMIC," if robot.mimic else "",
         "mode": new.mode.upper(),
         "scale_meaning": _SCALES[new.mode],
         "rest_role": rest_role,
+        "place": "on flat ground" if new.is_free else "on its fixed base",
+        "world": f"WorldSpec(ground_friction=1.0),\n{' ' * 12}" if new.is_free else "",
+        "spec": spec,
         "height": repr(round(height + _CLEARANCE_M, 4)),
-        "lowest": repr(round(height - _SUNK_SHARE * robot.size_m[2], 4)),
+        "lowest": repr(round(height - SUNK_SHARE * robot.size_m[2], 4)),
         "orientation": repr(_IDENTITY if tilt < 1e-6 else orientation),
         "direction": repr((*DIRECTIONS[new.forward], 0.0)),
         "camera_target": repr((round(x, 2), round(y, 2), round(z, 2))),
         "camera_distance": repr(round(2.4 * max(robot.size_m) + 0.3, 1)),
     }
-    kind = "forward" if new.is_free else "posture"
-    if new.reach is not None:
-        kind = "reach"
-        values["tip"] = _quoted(new.reach.tip)
-        values["goals"] = "\n".join(f"        {goal!r}," for goal in new.reach.goals)
-        values["tolerance"] = repr(new.reach.tolerance_m)
-    templates = [files(__package__) / "templates" / f"{kind}.{end}.txt" for end in ("py", "yaml")]
-    return [Template(path.read_text(encoding="utf-8")).substitute(values) for path in templates]
+
+
+def _of_target(target: Target) -> dict[str, str]:
+    """Return what the templates say of what a task is about."""
+    is_pole = isinstance(target, Pole)
+    values = {
+        "if_driven": " if joint.driven" if is_pole else "",
+        "actuated": _ACTUATED if is_pole else "",
+    }
+    if isinstance(target, Pole):
+        pose = tuple(round(value, 6) + 0.0 for value in target.orientation)
+        return {**values, "pole": _quoted(target.link), "pole_orientation": repr(pose)}
+    if target is None:
+        return values
+    values |= {"tip": _quoted(target.tip), "tolerance": repr(target.tolerance_m)}
+    if isinstance(target, Reach):
+        return {**values, "goals": "\n".join(f"        {goal!r}," for goal in target.goals)}
+    values |= {"centre": repr(target.centre), "radius": repr(target.radius_m)}
+    return {**values, "sides": repr(target.sides)}
+
+
+def _of_task(task: TaskText, values: Mapping[str, str]) -> dict[str, str]:
+    """Return what the templates say of a task's arguments, in Python and in the configuration."""
+    *terms, last = (f"``{name}``" for name in task.weights)
+    weights = ", ".join(f"{name}: {weight}" for name, weight in task.weights.items())
+    steps = round(task.episode_s * _ACTIONS_A_SECOND)
+    settings = {
+        name: (kind, Template(default).substitute(values), text)
+        for name, (kind, default, text) in task.settings.items()
+    }
+    in_yaml = {f"{name}: {default}": text for name, (_, default, text) in settings.items()}
+    in_yaml[f"episode_s: {task.episode_s}"] = "length of an episode [s], at 50 steps a second"
+    lines = [f"  # {setting:<26} {text}" for setting, text in in_yaml.items()]
+    lines.insert(-1, f"  # reward: {{{weights}}}  weights; name only those you change")
+    most = task.most * steps
+    return {
+        "aim": task.aim,
+        "task": values[task.template],
+        "terms": f"{', '.join(terms)} and {last}",
+        "arguments": "\n".join(f"        {n}: {k} = {d}," for n, (k, d, _) in settings.items()),
+        "argument_docs": "\n".join(
+            f"            {name}: {text[0].upper()}{text[1:]}."
+            for name, (_, _, text) in settings.items()
+        ),
+        "passed": ", ".join(f"{name}={name}" for name in settings),
+        "episode_s": repr(task.episode_s),
+        "settings": "\n".join(lines),
+        "max_return": f"{most:g}  # {steps} steps of at most {task.most:g}",
+    }
 
 
 def _urdf_expression(urdf: UrdfFile, folder: Path) -> str:
@@ -196,11 +316,13 @@ def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:
         if new.mode != "torque":
             scale = _scale(joint, new, lowest, highest)
         values = {"rest": _short(joint.rest)}
-        if not new.is_free and new.reach is None:
+        if new.task == "posture":
             values["goal"] = f"({_short(lowest)}, {_short(highest)})"
         values |= {"scale": _short(scale), "max_force": _short(force)}
-        if new.is_free and joint.endless and not joint.slides:
+        if new.task in ("walk", "balance") and joint.endless and not joint.slides:
             values["turns"] = "True"
+        if isinstance(new.target, Pole) and joint.index in new.target.hinges:
+            values |= {"scale": "0.0", "max_force": "0.0", "driven": "False"}
         inside = ", ".join(f"{key}={value}" for key, value in values.items())
         yield f"    # {_about(joint)}"
         yield _call(f"{_quoted(joint.name)}: Joint", inside)
@@ -211,11 +333,17 @@ def _mimic_lines(robot: RobotSurvey) -> Iterator[str]:
     if not robot.mimic:
         return
     yield "\n# Joints that follow another one: joint, leader, multiplier, offset [rad or m]."
-    yield "MIMIC = ("
-    for one in robot.mimic:
-        names = f"{_quoted(one.joint)}, {_quoted(one.leader)}"
-        yield _call("Mimic", f"{names}, {_short(one.multiplier)}, {_short(one.offset)}")
-    yield ")"
+    calls = [
+        _call(
+            "Mimic",
+            f"{_quoted(one.joint)}, {_quoted(one.leader)}, {_short(one.multiplier)}, "
+            f"{_short(one.offset)}",
+        )
+        for one in robot.mimic
+    ]
+    short = f"MIMIC = ({calls[0].strip()})"
+    fits = len(calls) == 1 and len(short) <= LINE_LENGTH
+    yield from [short] if fits else ["MIMIC = (", *calls, ")"]
 
 
 def _call(name: str, inside: str) -> str:
