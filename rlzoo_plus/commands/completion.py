@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-import re
 from glob import escape, glob
 from pathlib import Path
 
-from rlzoo_plus.commands.verbs import VERBS, WITH_OVERRIDES, main_of
+from rlzoo_plus.commands.verbs import VERBS, WITH_OVERRIDES
 from rlzoo_plus.config.conf_keys import GROUPS, hyperparams, settings
 from rlzoo_plus.config.search_path import config_dirs, group_options
 
-_OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-# Some have sub-commands: lines of the help that begin with one.
-_SUB_COMMAND = re.compile(r"^    ([a-z][a-z-]*)(?: {2}|$)", re.MULTILINE)
+OPTIONS = Path(__file__).with_name("options.txt")
+"""Sub-commands and options of each verb: its help would take most of a second of imports."""
 
 
 def complete(arguments: list[str]) -> bool:
@@ -41,22 +37,24 @@ def complete(arguments: list[str]) -> bool:
 def choices_of(verb: str, line: str) -> list[str]:
     """Return what may follow at the end of a line."""
     *before, last = line.split(" ")
-    has_sub_commands = verb in ("sweep", "study", "cloud") and not any(before)
-    if last.startswith("-") or has_sub_commands:
-        # The help is the one place that knows them.
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-            main_of(verb)(["--help"])
-        pattern = _OPTION if last.startswith("-") else _SUB_COMMAND
-        found = dict.fromkeys(pattern.findall(text.getvalue()))
-        choices = [choice for choice in found if choice.startswith(last)]
-        return sorted(choices) if pattern is _OPTION else choices
+    offered = options()[verb]
+    if last.startswith("-"):
+        return [option for option in offered if option.startswith(last)]
+    commands = [option for option in offered if not option.startswith("-")]
+    if commands and not any(before):
+        return [command for command in commands if command.startswith(last)]
     if verb in WITH_OVERRIDES and (choices := _overrides(last)):
         return choices
     if verb == "train" or "=" in last:
         return []
     paths = sorted(glob(f"{escape(last)}*"))
     return [f"{path}/" if Path(path).is_dir() else path for path in paths if " " not in path]
+
+
+def options() -> dict[str, list[str]]:
+    """Return sub-commands and options of each verb."""
+    lines = OPTIONS.read_text(encoding="utf-8").splitlines()
+    return {verb: words.split() for verb, _, words in (line.partition(": ") for line in lines)}
 
 
 def _overrides(word: str) -> list[str]:
