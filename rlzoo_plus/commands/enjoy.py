@@ -6,6 +6,7 @@ import contextlib
 import time
 
 from rlzoo_plus.commands.arguments import opened, positive, require_display, run_parser
+from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.envs.seeding import held_out_seeds
 
 
@@ -18,7 +19,7 @@ def main(arguments: list[str]) -> int:
     add("--episodes", type=positive(int), default=5, help="how many to play (default 5)")
     add("--speed", type=positive(float), default=1.0, help="1 (default) is real time")
     add("--no-window", action="store_true", help="play without a window, and print the returns")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(in_our_form("enjoy", arguments))
     if not options.no_window:
         require_display("enjoy", f"record a video instead: rlzoo-plus record {options.run}")
     run, policy = opened(options)

@@ -22,6 +22,7 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.commands.run_groups import RUNS_HELP, run_groups
 from rlzoo_plus.commands.typed import CommandParser, command_parser
+from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 _CURVES = "curves"
@@ -98,7 +99,7 @@ def _parser() -> CommandParser:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(in_our_form("plot", arguments))
     if not options.runs and options.zoo is None:
         raise ConfigError("plot needs at least one run: RUN, a folder of runs, or --zoo DIR.")
     if options.kind != _CURVES or not _draws(options):

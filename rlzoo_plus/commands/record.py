@@ -9,6 +9,7 @@ import rlzoo_plus
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
+from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.errors import ConfigError
 
 _WORST_OF = 20
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
     add("--overlay", action="store_true", help=overlay_help)
     worst_help = f"of so many held-out episodes (default {_WORST_OF}), show the worst first"
     add("--worst", nargs="?", type=positive(int), const=_WORST_OF, metavar="N", help=worst_help)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(in_our_form("record", arguments))
     runs = [open_to_play(run, options.which, trust=options.trust) for run in options.runs]
     common = {"seconds": options.seconds, "seed": options.seed}
     common["deterministic"] = not options.stochastic

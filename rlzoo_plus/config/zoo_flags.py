@@ -70,8 +70,11 @@ class Translation:
     notes: list[str]
 
 
-class _Parser(argparse.ArgumentParser):
+class FlagParser(argparse.ArgumentParser):
+    """A parser of rl_zoo3's flags, whose errors are those of a user."""
+
     def error(self, message: str) -> NoReturn:
+        """Refuse in one line, without the usage."""
         raise ConfigError(f"{message}. The flags here are rl_zoo3's; settings are key=value.")
 
 
@@ -108,8 +111,8 @@ def _dest(names: str) -> str:
     return names.split()[-1].removeprefix("--").replace("-", "_")
 
 
-def _parser() -> _Parser:
-    parser = _Parser(add_help=False)
+def _parser() -> FlagParser:
+    parser = FlagParser(add_help=False)
     for names in (*_KEYS, *_VALUES):
         parser.add_argument(*names.split())
     for names in _SWITCHES:
