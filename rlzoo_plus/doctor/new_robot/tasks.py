@@ -14,23 +14,23 @@ class TaskText:
     aim: str  # What the robot should do, as it follows the robot's name
     template: str
     weights: Mapping[str, float]  # of the terms of its reward
-    # Arguments beside the weights: type, default, what the docstring and the configuration say
-    settings: Mapping[str, tuple[str, str, str]]
-    most: float  # Greatest reward of a step
+    # Numbers that it takes beside the weights: default, and what is said of them
+    settings: Mapping[str, tuple[str, str]]
+    most: float = 1.0  # Greatest reward of a step
     episode_s: float = 5.0
     # Texts by placeholder, such as the `$name` of a template. One without a text is a template of
     # that name itself.
     parts: Mapping[str, str]
 
 
-_ARM = {"tolerance_m": ("float", "$tolerance", "distance from the goal that counts as success [m]")}
+_ARM = {"tolerance_m": ("$tolerance", "distance from the goal that counts as success [m]")}
 _REACHING = {"distance": 1.0, "near": 1.0, "effort": 0.02}
 _GOAL = """\
     goal: tuple[float, float]
     \"\"\"Range from which its goal is drawn [rad or m].\"\"\"
 """
 _STANDING = {"upright": 1.0, "effort": 0.02}
-_BALANCE = {"push": ("float", "0.3", "greatest velocity at the start [m/s, rad/s]")}
+_PUSH = "greatest velocity at the start [m/s, rad/s]"
 _RETURNS = """\
             Height [m]; direction of gravity (3); velocity [m/s] and angular velocity [rad/s]
             in the frame of the base (3 each).
@@ -45,13 +45,8 @@ TASKS: Mapping[str, TaskText] = {
         template="posture",
         weights={"posture": 1.0, "effort": 0.02},
         settings={
-            "tolerance_share": (
-                "float",
-                "0.05",
-                "how near counts as success, as a share of a joint's range",
-            )
+            "tolerance_share": ("0.05", "how near counts as success, as a share of a joint's range")
         },
-        most=1.0,
         parts={"goal_field": _GOAL},
     ),
     "reach": TaskText(
@@ -60,7 +55,6 @@ TASKS: Mapping[str, TaskText] = {
         template="arm",
         weights=_REACHING,
         settings=_ARM,
-        most=1.0,
         parts={
             "task_does": "Bring TIP to a point, and keep it there.",
             "targets": "$goal_points",
@@ -77,7 +71,6 @@ TASKS: Mapping[str, TaskText] = {
         template="arm",
         weights=_REACHING,
         settings=_ARM,
-        most=1.0,
         episode_s=10.0,
         parts={
             "task_does": "Keep TIP on a target that goes round a circle.",
@@ -100,8 +93,8 @@ TASKS: Mapping[str, TaskText] = {
         template="walk",
         weights={"forward": 1.0, "upright": 0.1, "effort": 0.02},
         settings={
-            "speed_m_s": ("float", "0.5", "wanted speed [m/s]; more is not paid for"),
-            "success_distance_m": ("float", "2.0", "way that counts as success [m]"),
+            "speed_m_s": ("0.5", "wanted speed [m/s]; more is not paid for"),
+            "success_distance_m": ("2.0", "way that counts as success [m]"),
         },
         most=1.1,
         episode_s=10.0,
@@ -112,8 +105,7 @@ TASKS: Mapping[str, TaskText] = {
         aim="stay upright after a push",
         template="balance",
         weights=_STANDING,
-        settings=_BALANCE,
-        most=1.0,
+        settings={"push": ("1.0", _PUSH)},
         episode_s=10.0,
         parts={
             "more_fields": "$turns",
@@ -136,6 +128,7 @@ _balance = TASKS["balance"]
 OF_POLE = replace(
     _balance,
     aim="keep the pole upright",
+    settings={"push": ("0.3", _PUSH)},
     parts={
         **_balance.parts,
         "more_fields": "$driven",

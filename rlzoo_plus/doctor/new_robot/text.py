@@ -270,10 +270,10 @@ def _of_task(task: TaskText, values: Mapping[str, str]) -> dict[str, str]:
     weights = ", ".join(f"{name}: {weight}" for name, weight in task.weights.items())
     steps = round(task.episode_s * _ACTIONS_A_SECOND)
     settings = {
-        name: (kind, Template(default).substitute(values), text)
-        for name, (kind, default, text) in task.settings.items()
+        name: (Template(default).substitute(values), text)
+        for name, (default, text) in task.settings.items()
     }
-    in_yaml = {f"{name}: {default}": text for name, (_, default, text) in settings.items()}
+    in_yaml = {f"{name}: {default}": text for name, (default, text) in settings.items()}
     in_yaml[f"episode_s: {task.episode_s}"] = "length of an episode [s], at 50 steps a second"
     lines = [f"  # {setting:<26} {text}" for setting, text in in_yaml.items()]
     lines.insert(-1, f"  # reward: {{{weights}}}  weights; name only those you change")
@@ -282,10 +282,10 @@ def _of_task(task: TaskText, values: Mapping[str, str]) -> dict[str, str]:
         "aim": task.aim,
         "task": values[task.template],
         "terms": f"{', '.join(terms)} and {last}",
-        "arguments": "\n".join(f"        {n}: {k} = {d}," for n, (k, d, _) in settings.items()),
+        "arguments": "\n".join(f"        {n}: float = {d}," for n, (d, _) in settings.items()),
         "argument_docs": "\n".join(
             f"            {name}: {text[0].upper()}{text[1:]}."
-            for name, (_, _, text) in settings.items()
+            for name, (_, text) in settings.items()
         ),
         "passed": ", ".join(f"{name}={name}" for name in settings),
         "episode_s": repr(task.episode_s),
