@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from rlzoo_plus.doctor.new_robot.text import NewRobot
 
 
+# Small changes of a posture explore better than jumps between postures.
+_DEFAULT_MODES = {"reach": "delta_position", "track": "delta_position"}
+
+
 def main(arguments: list[str]) -> int:
     """Write the two files and print what to do next; return the exit code."""
     options = _parse(arguments)
@@ -38,8 +42,10 @@ def main(arguments: list[str]) -> int:
     robot = survey.survey(robot_file, options.rest)
     is_free = robot.stands_free if options.base == "auto" else options.base == "free"
     task, target = choice.choose_task(options.task, robot_file, robot, is_free=is_free)
-    # A pole is balanced by force: a position would have to be learned first.
-    mode = options.mode or ("torque" if isinstance(target, falling.Pole) else "position")
+    mode = options.mode or _DEFAULT_MODES.get(task, "position")
+    if options.mode is None and isinstance(target, falling.Pole):
+        # It is balanced by force: a position would have to be learned first.
+        mode = "torque"
     new = text.NewRobot(options.name, folder, mode, is_free, options.forward, task, target)
     for path in text.write_robot(new, robot_file, robot, force=options.force):
         print(f"wrote {path}")
@@ -88,8 +94,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     tasks = ("auto", "reach", "track", "posture", "walk", "balance")
     add("--task", choices=tasks, default="auto", metavar="TASK", help=task_help)
     mode_help = (
-        "what an action commands: position (default), delta_position, velocity or torque (default "
-        "for a pole)"
+        "what an action commands: position, delta_position, velocity or torque (default: "
+        "delta_position to reach and to track, torque for a pole, else position)"
     )
     add("--mode", help=mode_help)
     base_help = "whether the base is fixed to the world (auto: guessed from limbs and wheels)"

@@ -39,6 +39,12 @@ def test_a_pole_is_balanced_by_force_unless_told_otherwise(answer, tmp_path):
     assert "action mode velocity" in text
 
 
+def test_an_arm_reaches_by_small_changes_unless_told_otherwise(answer, tmp_path):
+    arm = ("--urdf", "kuka_iiwa/model.urdf")
+    assert "action mode delta_position" in answer("new-robot", "near", *arm)[1]
+    assert "action mode position" in answer("new-robot", "far", *arm, "--mode", "position")[1]
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
