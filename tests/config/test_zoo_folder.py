@@ -349,7 +349,8 @@ def test_a_file_has_a_name_that_hydra_takes_for_one(tmp_path, env_id, name):
     main([str(tmp_path / "sac.yml"), "--out", str(tmp_path / "conf")])
     (path,) = (tmp_path / "conf" / "env").iterdir()
     assert path.stem == name
-    assert yaml.safe_load(path.read_text())["id"] == env_id
+    assert yaml.safe_load(path.read_text()) == {"id": env_id}
+    assert (tmp_path / "conf" / "tuned" / "sac" / path.name).is_file()
 
 
 def test_files_of_other_content_never_exhaust_the_names(tmp_path):

@@ -31,7 +31,7 @@ ENTRY = """
 Base-v0: &base
   normalize: "dict(norm_obs=True, norm_reward=False, gamma=0.9)"
   n_envs: 4
-  n_timesteps: !!float 1e6
+  n_timesteps: 1e6
   policy: 'MlpPolicy'
   learning_rate: lin_7.3e-4
   tau: 1e-2
@@ -49,7 +49,7 @@ Arm-v0:
   env_kwargs: "dict(goal='near')"
   replay_buffer_class: HerReplayBuffer
   replay_buffer_kwargs: "dict(goal_selection_strategy='future', n_sampled_goal=4,)"
-  tau: 0.05
+  tau: 5e-2
   policy_kwargs: "dict(log_std_init=-2.5, net_arch=dict(pi=[256, 256], qf=[64]),
                        activation_fn=nn.ELU, n_critics=2, optimizer_class=th.optim.AdamW,
                        optimizer_kwargs=dict(eps=1e-5), normalize_images=False)"
@@ -221,12 +221,6 @@ def test_a_full_entry_is_converted(tmp_path):
     ]
 
 
-def test_a_number_that_yaml_takes_for_text_is_read_as_a_number():
-    converted = convert_entry("sac", yaml.safe_load("{tau: 1e-2, n_timesteps: 2e4}"))
-    assert converted.values["algo"]["hyperparams"]["tau"] == 0.01
-    assert converted.values["n_timesteps"] == 20_000
-
-
 LSTM = "dict(lstm_hidden_size=64, enable_critic_lstm=True, n_lstm_layers=2, shared_lstm=False)"
 CONVERTED = {
     "one environment and no normalization are written out": ("sac", {}, {}),
@@ -331,13 +325,6 @@ def test_importing_twice_changes_no_byte(tmp_path):
     bring(tmp_path)
     assert files_of(tmp_path / "conf") == first
     assert len(first) == 4
-
-
-def test_an_unknown_environment_gets_an_environment_file_of_its_own(tmp_path):
-    bring(tmp_path, ENTRY, "--only", "Arm-v0")
-    env = yaml.safe_load((tmp_path / "conf/env/arm.yaml").read_text(encoding="utf-8"))
-    assert env == {"id": "Arm-v0"}
-    assert (tmp_path / "conf/tuned/sac/arm.yaml").is_file()
 
 
 def test_an_environment_file_of_the_user_names_the_tuned_file(tmp_path):
