@@ -55,7 +55,7 @@ def test_numerical_libraries_find_one_thread_set(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "launcher", ["name='local'", pytest.param("name='ray', workers=1", marks=pytest.mark.training)]
+    "launcher", ["name='local'", pytest.param("name='ray', workers=1", marks=pytest.mark.slow)]
 )
 def test_jobs_of_a_killed_controller_stop_cleanly(controller, tmp_path, launcher):
     if "ray" in launcher:

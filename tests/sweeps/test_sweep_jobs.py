@@ -38,19 +38,6 @@ def test_a_job_is_named_by_its_content(tmp_path):
     assert job.config.run_dir == str(job.path)
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["infra.workers=7", "log.interval=9", "checkpoint.every_steps=64", "infra.memory_gib=2"],
-)
-def test_what_decides_nothing_is_not_in_the_name(tmp_path, override):
-    assert job_of(tmp_path, override).key == job_of(tmp_path).key
-
-
-@pytest.mark.parametrize("override", ["seed=1", "n_timesteps=128", "algo.hyperparams.gamma=0.5"])
-def test_what_decides_the_outcome_is_in_the_name(tmp_path, override):
-    assert job_of(tmp_path, override).key != job_of(tmp_path).key
-
-
 def test_threads_are_one_in_a_sweep_unless_they_are_given():
     assert make_job(make_config("algo=sac")).config.num_threads == 1
     assert make_job(make_config("algo=sac", "num_threads=2")).config.num_threads == 2
