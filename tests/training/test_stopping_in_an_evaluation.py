@@ -130,13 +130,6 @@ def test_only_evaluations_that_may_not_end_are_cut(env, overrides, most):
         assert found == ([] if limit is None else [limit])
 
 
-def test_a_time_limit_ends_an_environment_without_end(tmp_path):
-    config = _config("env.time_limit=25", env="tests/TinyEndless-v0")
-    run_dir, result = train_run(tmp_path / "run", config)
-    assert result.state == "finished"
-    assert evaluations(run_dir)[0]["episode_lengths"] == [25, 25]
-
-
 BY_EPISODE = {
     "ars": ("algo.hyperparams.n_delta=2", "algo.hyperparams.n_top=1"),
     "sac": ("algo.hyperparams.train_freq=[1,episode]", "algo.hyperparams.learning_starts=10"),
