@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from support.processes import environ_of_tests
@@ -15,6 +16,7 @@ from support.stores import ignore_conditions, s3_server
 from support.training import tiny_config
 from support.workers import (
     ABOUT,
+    QUICK,
     SWEEP,
     make_worker,
     press,
@@ -113,7 +115,7 @@ def test_a_worker_waits_for_others_and_takes_over_what_they_leave(store, worker)
 def test_an_expired_lease_is_taken_over(store, worker):
     (key,) = submit(store, task_record("a/b/1", "say", word=1))
     take(store, key)
-    assert worker().run() == 0
+    assert worker(times=replace(QUICK, expires_s=2.0)).run() == 0
     assert state_of(store, key)["worker"] != "another"
 
 
