@@ -79,7 +79,7 @@ def test_first_updates_are_those_of_stable_baselines3_up_to_rounding(name):
 )
 def test_a_run_in_pieces_is_the_run_as_a_whole(algo, tmp_path):
     config = tiny_config(algo, TINY, "fast=true", "normalize=true", "n_timesteps=160")
-    assert_same_in_pieces(tmp_path, config)
+    assert_same_in_pieces(tmp_path, config, 2 if algo in ("ppo", "a2c") else 9)
 
 
 LARGE = {**OFF_POLICY, "policy_kwargs": {"net_arch": [160, 130]}}
@@ -131,7 +131,7 @@ def test_a_run_with_products_in_bfloat16_in_pieces_is_the_run_as_a_whole(algo, t
         *(algo, TINY, "fast=bfloat16", "normalize=true", "n_timesteps=160"),
         "network.net_arch=[128,128]",
     )
-    assert_same_in_pieces(tmp_path, config)
+    assert_same_in_pieces(tmp_path, config, 9)
 
 
 def test_bfloat16_names_itself_where_it_has_no_effect(caplog):

@@ -232,7 +232,7 @@ class _Losses:
     mse_loss = staticmethod(functional.mse_loss)
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c", "sac", "td3", "tqc"])
+@pytest.mark.parametrize("algo", ["ppo", "sac"])
 def test_a_run_writes_the_same_with_and_without(algo, tmp_path):
     config = tiny_config(algo, TINY, "normalize=true", "n_timesteps=160", "export.sb3_zip=true")
     off = config.model_copy(update={"record_updates": False})
