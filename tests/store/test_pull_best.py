@@ -173,28 +173,28 @@ def _hostile(**changes):
     return json.dumps({**base, **changes}).encode()
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        # tests/store/test_live.py has others that are damaged.
-        b"\xff\xfe",
-        b'{"state": "finished", "env": "cartpole", "algo": "ppo", "best": {"iqm_return": 1e999}}',
-        _hostile(best={"iqm_return": "500"}),
-        _hostile(best=[500]),
-        _hostile(best={"iqm_return": True}),
-        _hostile(best={"iqm_return": 10**400}),
-        _hostile(best=None),
-        _hostile(algo=["ppo"]),
-        _hostile(env=None),
-        _hostile(state={"finished": 1}),
-        _hostile(algo="\x1b[2Jppo"),
-        _hostile(best=_returns(1), steps=1e308, seed=-1e308),
-        b"0" * 10**6,
-    ],
-)
-def test_a_hostile_record_is_passed_over(store, policies, record, say):
+HOSTILE = [
+    # tests/store/test_live.py has others that are damaged.
+    b"\xff\xfe",
+    b'{"state": "finished", "env": "cartpole", "algo": "ppo", "best": {"iqm_return": 1e999}}',
+    _hostile(best={"iqm_return": "500"}),
+    _hostile(best=[500]),
+    _hostile(best={"iqm_return": True}),
+    _hostile(best={"iqm_return": 10**400}),
+    _hostile(best=None),
+    _hostile(algo=["ppo"]),
+    _hostile(env=None),
+    _hostile(state={"finished": 1}),
+    _hostile(algo="\x1b[2Jppo"),
+    _hostile(best=_returns(1), steps=1e308, seed=-1e308),
+    b"0" * 10**6,
+]
+
+
+def test_hostile_records_are_passed_over(store, policies, say):
     _put(store, "sweep/good", policies / "good")
-    store.put("live/sweep/evil.json", record)
+    for number, record in enumerate(HOSTILE):
+        store.put(f"live/sweep/evil{number}.json", record)
     code, out, err = say("pull", store.url, "--best", "algo=ppo", *EPISODES)
     assert (code, err) == (0, "")
     assert "best: sweep/good" in out

@@ -80,6 +80,10 @@ def test_a_run_is_in_its_store_when_it_ends(store, capsys):
     assert record["reason"] == "all steps taken"
     stored = {entry.name.removeprefix(f"runs/{NAME}/") for entry in store.list(f"runs/{NAME}/")}
     assert {"config.yaml", "evaluations.jsonl", "best.zip", "final.zip", "result.json"} <= stored
+    assert "store" in (run.path / "config.yaml").read_text()
+    for which in ("best", "final"):
+        for file in (run.path / which).iterdir():
+            assert store.url.encode() not in file.read_bytes(), "a bundle names no store"
 
 
 @pytest.mark.parametrize("store", ["s3"], indirect=True)
@@ -218,12 +222,6 @@ def test_an_ended_run_of_the_same_name_is_not_overwritten(folder):
     assert _record(folder) == before
 
 
-def test_an_extension_is_sent_to_the_same_place(folder):
-    run = rz.train(*SHORT, f"run_dir=outputs/{NAME}", store=folder.url, quiet=True)
-    Run.open(run.path, trust=True).resume(quiet=True, n_timesteps=128)
-    assert (_record(folder)["state"], _record(folder)["steps"]) == ("finished", 128)
-
-
 def test_a_run_that_went_further_elsewhere_is_not_set_back(folder, tmp_path, capsys):
     run = rz.train(*SHORT, f"run_dir=outputs/{NAME}", store=folder.url, quiet=True)
     head = folder.get(f"state/{NAME}/checkpoints.json", 10**6)[0]
@@ -303,14 +301,9 @@ def test_the_store_of_somebody_elses_run_needs_trust(folder):
     assert plan.config.store is None
     plan = Run.open(run.path).plan_to_resume(["n_timesteps=128", "store=mine"])
     assert plan.config.store == "mine"
-
-
-def test_a_bundle_names_no_store(folder):
-    run = rz.train(*SHORT, f"run_dir=outputs/{NAME}", store=folder.url, quiet=True)
-    assert "store" in (run.path / "config.yaml").read_text()
-    for which in ("best", "final"):
-        for file in (run.path / which).iterdir():
-            assert folder.url.encode() not in file.read_bytes()
+    # With it, an extension is sent to the same place.
+    Run.open(run.path, trust=True).resume(quiet=True, n_timesteps=128)
+    assert (_record(folder)["state"], _record(folder)["steps"]) == ("finished", 128)
 
 
 @pytest.mark.parametrize(
