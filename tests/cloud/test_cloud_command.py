@@ -62,6 +62,10 @@ def test_deploy_makes_a_project_that_can_be_used_at_once(account, say):
     ):
         assert word in out
     assert "mail" not in out
+    roles = aws.client("iam").list_roles()["Roles"]
+    services = {role["Path"] for role in roles if role["Path"].startswith("/aws-service-role/")}
+    for service in ("batch", "ecs", "spot", "ec2fleet"):
+        assert f"/aws-service-role/{service}.amazonaws.com/" in services
 
 
 def test_deploy_asks_at_a_terminal_and_takes_defaults_for_empty_answers(account, monkeypatch, say):
@@ -147,14 +151,6 @@ def test_deploy_again_updates_the_project_in_use(account, say):
     code, out, _ = say("cloud", "deploy", "--yes", "--bid-percentage", "60")
     assert (code, "updates project lab" in out) == (0, True)
     assert read_project().bid_percentage == 60
-
-
-def test_deploy_makes_the_roles_that_aws_services_need(account, say):
-    say("cloud", *DEPLOY)
-    roles = aws.client("iam").list_roles()["Roles"]
-    services = {role["Path"] for role in roles if role["Path"].startswith("/aws-service-role/")}
-    for service in ("batch", "ecs", "spot", "ec2fleet"):
-        assert f"/aws-service-role/{service}.amazonaws.com/" in services
 
 
 @pytest.mark.parametrize(

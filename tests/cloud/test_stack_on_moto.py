@@ -1,6 +1,5 @@
 """The project's stack, deployed on moto."""
 
-import pytest
 from support.aws import NAME, deployed_project
 
 from rlzoo_plus.cloud import aws
@@ -19,10 +18,9 @@ def test_outputs_of_the_stack_are_the_project(monkeypatch):
         assert {queue["jobQueueArn"] for queue in queues} == named
 
 
-@pytest.mark.parametrize("server", [False, True])
-def test_queue_for_gpus_exists_if_it_was_asked_for(monkeypatch, server):
+def test_queue_for_gpus_exists_if_it_was_asked_for(monkeypatch):
     gpus = {"GpuFamily": "g6", "GpuTypes": "g6.xlarge"}
-    with deployed_project(monkeypatch, server=server, MaxVcpus=8, **gpus) as project:
+    with deployed_project(monkeypatch, MaxVcpus=8, **gpus) as project:
         found = aws.client("batch").describe_compute_environments()["computeEnvironments"]
         types = [made["computeResources"]["instanceTypes"] for made in found]
         assert ["g6.xlarge"] in types
