@@ -1,7 +1,5 @@
 """The layout of a run directory."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -29,25 +27,6 @@ def test_twenty_runs_that_start_at_the_same_instant_get_twenty_directories(tmp_p
         paths = list(pool.map(start, range(20)))
     assert len(set(paths)) == 20
     assert all(path.is_dir() for path in paths)
-
-
-def test_two_processes_that_start_at_the_same_instant_get_two_directories(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from rlzoo_plus.artifacts.run_dir import new_run_dir\n"
-        "print(flush=True); sys.stdin.readline()\n"
-        "for _ in range(50): print(new_run_dir(Path(sys.argv[1]), 'e', 'a', 0).path)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen(command, **pipes) for _ in range(2)]
-    for process in processes:
-        process.stdout.readline()
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    paths = [line for process in processes for line in process.communicate()[0].split()]
-    assert len(paths) == len(set(paths)) == 100
 
 
 def test_a_directory_that_cannot_be_made_is_an_error_and_no_endless_loop(tmp_path, monkeypatch):

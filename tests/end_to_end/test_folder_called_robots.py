@@ -21,14 +21,7 @@ def run(folder, *words):
 
 
 @pytest.mark.training
-def test_a_folder_of_the_name_robots_does_not_hide_ours(folder):
-    code, text = run(folder, "-m", "rlzoo_plus", "inspect", "env=cartpole_bullet", "--json")
-    assert code == 0, text
-    assert "theirs" not in text
-
-
-@pytest.mark.training
-def test_a_folder_of_the_name_robots_does_not_hide_ours_from_worker_processes(folder):
+def test_a_folder_of_the_name_robots_hides_ours_neither_here_nor_from_worker_processes(folder):
     words = [
         "algo=ppo", "env=cartpole_bullet", "n_envs=2", "vec_env=subproc", "n_timesteps=64",
         "algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16", "eval.episodes=1",
@@ -36,6 +29,7 @@ def test_a_folder_of_the_name_robots_does_not_hide_ours_from_worker_processes(fo
     ]  # fmt: skip
     code, text = run(folder, "-m", "rlzoo_plus", "train", *words)
     assert code == 0, text
+    assert "theirs" not in text
 
 
 @pytest.mark.training
