@@ -119,9 +119,7 @@ def _sweeps(root, command, victim):
         "a wrapper": env(wrappers=["evil_package.Wrapper"]),
         "a module in an id": env(id="evil_package:Pendulum-v1"),
         "a class as an id": env(id="evil_package.Env"),
-        "a job elsewhere": lambda job: edit_ledger(
-            job.sweep, lambda r: r.update(job="../../victim")
-        ),
+        "a job elsewhere": moved,
         "log.txt elsewhere": linked(lambda job: job.path / "log.txt"),
         "metrics.jsonl elsewhere": linked(lambda job: job.path / "metrics.jsonl"),
         "the run elsewhere": linked(lambda job: job.path),

@@ -95,7 +95,6 @@ def nested(depth):
 HUGE = 10**9
 PICTURES = [[str(i), box([1, 64, 64], dtype="uint8", low=0, high=255)] for i in range(900)]
 DEEP = "[" * 100_000
-BYTES = b"\x80\x04" + b"." * 50
 ESCAPE = "\x1b]0;pwned\x07\x1b[2J\n\r\x00"
 TARGET = {"_target_": "os.system", "_args_": [COMMAND], "command": COMMAND}
 BOMB = '{"a":' * 5000 + "1" + "}" * 5000
