@@ -1,6 +1,6 @@
 """Write what the shell completes: sub-commands and options of each verb, as its help has them.
 
-    python scripts/renew_completion.py
+python scripts/renew_completion.py
 """
 
 import contextlib
