@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 
 from rlzoo_plus.analysis.style import (
     FAINT,
@@ -187,10 +188,7 @@ def _history(drawn: Drawn, panels: Sequence[Axes]) -> None:
     axes.set_xlabel("trial" + (f" ({' and '.join(told)}: not drawn)" if told else ""))
     axes.set_ylabel(drawn.label())
     axes.set_xlim(-0.6, len(drawn.views) - 0.4)
-    if len(drawn.views) <= 10:
-        axes.set_xticks(range(len(drawn.views)))
-    else:
-        axes.locator_params(axis="x", integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _curves(drawn: Drawn, panels: Sequence[Axes]) -> None:
