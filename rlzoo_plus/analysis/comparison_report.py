@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rlzoo_plus.analysis.comparison import LEVEL, Comparison, compare, p_value, seeds_needed
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS
 from rlzoo_plus.analysis.scores import Scale, Side, Which, check_comparable, scale_of
+from rlzoo_plus.analysis.series import EVALUATION_RETURN
 from rlzoo_plus.analysis.statistics import holm, iqm
 from rlzoo_plus.errors import ConfigError
 
@@ -92,11 +93,13 @@ class Report:
         }
 
 
-def compare_sides(sides: Sequence[Side], which: Which = "final") -> Report:
-    """Compare each side with each other."""
-    check_comparable(sides)
+def compare_sides(
+    sides: Sequence[Side], which: Which = "final", metric: str = EVALUATION_RETURN
+) -> Report:
+    """Compare each side with each other; runs are `measured_by` the metric."""
+    check_comparable(sides, metric)
     envs = list(sides[0].runs)
-    scales = {env: scale_of(env, sides) for env in envs}
+    scales = {env: scale_of(env, sides, metric) for env in envs}
     found = []
     for first, second in combinations(sides, 2):
         rows = []

@@ -13,7 +13,13 @@ from rlzoo_plus.analysis.clocks import AXIS_LABELS, Axis, positions
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS
 from rlzoo_plus.analysis.index import RunEntry, read_run
 from rlzoo_plus.analysis.run_list import counted
-from rlzoo_plus.analysis.series import TRAINING_RETURN, Series, load_evaluations, load_series
+from rlzoo_plus.analysis.series import (
+    EVALUATION_RETURN,
+    TRAINING_RETURN,
+    Series,
+    load_evaluations,
+    load_series,
+)
 from rlzoo_plus.analysis.statistics import smooth, stratified_bootstrap_ci
 from rlzoo_plus.analysis.style import (
     GREY,
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EVALUATION_RETURN = "mean_return"
 _LABELS = {
     EVALUATION_RETURN: "evaluation return",
     "iqm_return": "evaluation return (interquartile mean)",

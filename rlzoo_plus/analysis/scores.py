@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import yaml
 
 from rlzoo_plus.analysis.index import RunEntry
-from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.analysis.series import EVALUATION_RETURN, Evaluation, finite, load_series
 from rlzoo_plus.analysis.variants import differing_keys, settings_labels, shown_value
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.config.search_path import conf_dir
@@ -23,6 +23,8 @@ _NOT_THE_TASK = (
     *("env.name", "env.packages", "env.solved_return", "env.max_return"),
     *("env.frame_stack", "env.warmup_resets"),
 )
+# What decides the return, and nothing else that is measured.
+_REWARD = "env.kwargs.reward"
 _SAME = ("n_timesteps", "eval.episodes", "eval.deterministic")
 _MOST_NAMED = 6
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
@@ -59,6 +61,18 @@ class Scale:
 def score_of(run: RunEntry, which: Which) -> float | None:
     """Return the mean return of a run's last or best evaluation, None if it has none."""
     return run.summary.best if which == "best" else run.summary.final
+
+
+def measured_by(run: RunEntry, metric: str) -> RunEntry:
+    """Return a run whose evaluations have the values of a metric in place of the return."""
+    if metric == EVALUATION_RETURN:
+        return run
+    series = load_series(run.run, metric)
+    values = series.values.tolist()
+    pairs = zip(series.steps.tolist(), values, strict=True)
+    found = tuple(Evaluation(int(step), value, 0.0) for step, value in pairs)
+    best, final = (max(values), values[-1]) if values else (None, None)
+    return replace(run, evaluations=found, summary=replace(run.summary, best=best, final=final))
 
 
 def make_sides(
@@ -136,8 +150,12 @@ def _name(sides: Mapping[tuple[str, str], Side]) -> None:
             side.name = shown if of_group[group] == 1 else f"{label} ({shown})"
 
 
-def check_comparable(sides: Sequence[Side]) -> None:
-    """Check that sides were measured alike."""
+def check_comparable(sides: Sequence[Side], metric: str = EVALUATION_RETURN) -> None:
+    """Check that sides were measured alike.
+
+    Raises:
+        ConfigError: They differ in what decides the metric.
+    """
     first = sides[0]
     for side in sides[1:]:
         if set(side.runs) != set(first.runs):
@@ -149,14 +167,22 @@ def check_comparable(sides: Sequence[Side]) -> None:
     for env in first.runs:
         members = [run for side in sides for run in side.runs[env].values()]
         keys = [key for key in differing_keys([run.values for run in members]) if _must_agree(key)]
+        of_reward = [key for key in keys if f"{key}.".startswith(f"{_REWARD}.")]
+        if metric != EVALUATION_RETURN:
+            keys = [key for key in keys if key not in of_reward]
         if keys:
+            instead = "Compare runs with the same environment, steps and evaluation episodes."
+            if keys == of_reward:
+                instead = (
+                    "Returns of other rewards measure something else: choose what both measure, "
+                    "e.g. --metric success_rate, or mean_episode_length."
+                )
             told = []
             for key in keys[:_MOST_NAMED]:
                 values = dict.fromkeys(shown_value(key, r.values.get(key, "-")) for r in members)
                 told.append(f"{key} ({', '.join(values)})")
             raise ConfigError(
-                f"runs on {env} cannot be compared, they differ in {', '.join(told)}. Compare runs "
-                "with the same environment, steps and evaluation episodes."
+                f"runs on {env} cannot be compared, they differ in {', '.join(told)}. {instead}"
             )
 
 
@@ -165,15 +191,15 @@ def _must_agree(key: str) -> bool:
     return is_task or key in _SAME
 
 
-def scale_of(env: str, sides: Iterable[Side]) -> Scale:
-    """Return how returns on an environment are put on one scale with those on others.
+def scale_of(env: str, sides: Iterable[Side], metric: str = EVALUATION_RETURN) -> Scale:
+    """Return how scores on an environment are put on one scale with those on others.
 
     Random and published score become 0 and 1, where conf/scores.yaml has them; else the lowest and
     the highest evaluation of these runs.
     """
     members = [run for side in sides for run in side.runs[env].values()]
     known = published_scores().get(str(members[0].values.get("env.id")))
-    if known is not None:
+    if known is not None and metric == EVALUATION_RETURN:
         return Scale(*known, "random and published score")
     seen = [each.mean_return for run in members for each in run.evaluations]
     for run in members:

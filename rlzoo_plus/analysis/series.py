@@ -13,6 +13,7 @@ from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.artifacts.result import recorded_numbers
 from rlzoo_plus.artifacts.run_dir import RunDir
 
+EVALUATION_RETURN = "mean_return"
 TRAINING_RETURN = "rollout/ep_rew_mean"
 
 

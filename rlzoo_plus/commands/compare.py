@@ -21,11 +21,12 @@ from rlzoo_plus.analysis.comparison_report import (
     compare_sides,
 )
 from rlzoo_plus.analysis.run_list import aligned
-from rlzoo_plus.analysis.scores import Side, Which, make_sides, score_of
+from rlzoo_plus.analysis.scores import Side, Which, make_sides, measured_by, score_of
+from rlzoo_plus.analysis.series import EVALUATION_RETURN, metric_keys
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.commands.run_groups import RUNS_HELP, run_groups
 from rlzoo_plus.commands.typed import command_parser
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 _EXIT = {YES: 0, NO: 1, CANNOT_TELL: 3}
 _HEADS = ("environment", "first", "second", "difference", "95 %", "P(first higher)")
@@ -35,12 +36,15 @@ _MOST_SIDES = 30
 def main(arguments: list[str]) -> int:
     """Print a table of the pairs, or JSON; return the gate's exit code."""
     options = _parse(arguments)
+    which: Which = options.score
+    metric: str = options.metric
     groups = run_groups(options.runs)
     _check_apart(groups)
-    which: Which = options.score
-    sides, notes = make_sides(groups, which)
+    _check_metric(metric, groups)
+    measured = {name: [measured_by(run, metric) for run in runs] for name, runs in groups.items()}
+    sides, notes = make_sides(measured, which)
     _check_sides(sides, notes, options)
-    report = compare_sides(sides, which)
+    report = compare_sides(sides, which, metric)
     said, code = None, 0
     if options.gate is not None:
         margin = options.margin
@@ -52,6 +56,7 @@ def main(arguments: list[str]) -> int:
         gate = None if said is None else {"gate": options.gate, "margin": margin, "answer": said}
         data: dict[str, Any] = {
             "score": which,
+            "metric": metric,
             "sides": [_side_data(side, which) for side in sides],
         }
         data |= {**report.as_data(), "notes": notes, "gate": gate}
@@ -59,7 +64,7 @@ def main(arguments: list[str]) -> int:
         return code
     for note in notes:
         print(note, file=sys.stderr)
-    print("\n".join(_text(report, which)))
+    print("\n".join(_text(report, which, metric)))
     if said is not None:
         names = f"{report.pairs[0].first} {options.gate} than {report.pairs[0].second}"
         print(f"gate: {names}, margin {margin:g} of the normalised scale: {said}")
@@ -80,6 +85,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("runs", nargs="+", metavar="RUNS", help=RUNS_HELP)
     score_help = "which evaluation of a run counts (default: %(default)s); best is too optimistic"
     add("--score", choices=["final", "best"], default="final", help=score_help)
+    metric_help = "what an evaluation measured, e.g. success_rate (default: %(default)s)"
+    add("--metric", default=EVALUATION_RETURN, metavar="KEY", help=metric_help)
     gate_help = "exit code 0 if the first of two sides is, 1 if it is not, 3 if that is not decided"
     add("--gate", choices=["not-worse", "better"], help=gate_help)
     margin_help = f"share of the normalised scale (default: {USUAL_MARGIN} for not-worse, else 0)"
@@ -102,6 +109,14 @@ def _check_apart(groups: dict[str, list[Any]]) -> None:
             )
 
 
+def _check_metric(metric: str, groups: dict[str, list[Any]]) -> None:
+    if metric == EVALUATION_RETURN:
+        return
+    known = set().union(*(metric_keys(run.run) for runs in groups.values() for run in runs))
+    if metric not in known:
+        raise ConfigError(unknown_name("metric", metric, known))
+
+
 def _check_sides(sides: list[Side], notes: list[str], options: argparse.Namespace) -> None:
     if len(sides) < 2 or (options.gate is not None and len(sides) != 2):
         found = ", ".join(side.name for side in sides) or "none"
@@ -118,14 +133,15 @@ def _check_sides(sides: list[Side], notes: list[str], options: argparse.Namespac
         )
 
 
-def _text(report: Report, which: Which) -> list[str]:
+def _text(report: Report, which: Which, metric: str) -> list[str]:
     lines = []
     for pair in report.pairs:
         p = "" if pair.p_holm is None else f" (p {pair.p_holm:.2g} after Holm)"
         lines.append(f"{pair.first} against {pair.second}: {pair.decision}{p}{_seeds(pair)}")
         table = [_HEADS, *(_cells(row) for row in pair.rows)]
         lines += [f"  {line}" for line in aligned(table, _HEADS[1:])]
-    lines.append(f"Interquartile means over seeds of the {which} evaluation's mean return.")
+    what = "mean return" if metric == EVALUATION_RETURN else metric
+    lines.append(f"Interquartile means over seeds of the {which} evaluation's {what}.")
     if len(report.scales) > 1:
         sources = ", ".join(f"{env}: {s.source}" for env, s in report.scales.items())
         lines.append(f"`{ALL}` is on a scale from 0 to 1 for each environment ({sources}).")

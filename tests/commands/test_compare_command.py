@@ -164,3 +164,41 @@ def test_help_gives_an_example(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "Example: rlzoo-plus compare" in capsys.readouterr().out
+
+
+def write_rewarded(root, weight, success, **about_env):
+    """Write runs with another weight in their reward; `success` is that of the last evaluation."""
+    about = {"kwargs": {"reward": {"effort": weight}}, **about_env}
+    for run in write_set(root, 100.0 * weight, about_env=about):
+        rows = [json.loads(line) for line in run.evaluations_file.read_text().splitlines()]
+        for number, row in enumerate(rows):
+            row |= {"success_rate": success if number == len(rows) - 1 else 0.5}
+        run.evaluations_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_other_rewards_are_compared_by_what_both_measure(tmp_path, capsys):
+    write_rewarded(tmp_path / "a", 1.0, 0.9)
+    write_rewarded(tmp_path / "b", 5.0, 0.4)
+    with pytest.raises(ConfigError, match=r"effort.*--metric success_rate"):
+        main(["a", "b"])
+    assert main(["a", "b", "--metric", "success_rate", "--gate", "better"]) == 0
+    out = capsys.readouterr().out
+    assert "of the final evaluation's success_rate" in out
+    assert "0.9 (n=5)" in out
+    _, data = as_json(capsys, "a", "b", "--metric", "success_rate", "--score", "best")
+    assert {each["score"] for each in data["sides"][1]["runs"]["cartpole"]} == {0.5}
+    (scale,) = data["scales"].values()
+    assert (scale["zero"], scale["one"]) == (0.4, 0.9)
+
+
+def test_a_metric_does_not_excuse_another_task(tmp_path):
+    write_rewarded(tmp_path / "a", 1.0, 0.9, time_limit=10)
+    write_rewarded(tmp_path / "b", 5.0, 0.4, time_limit=20)
+    with pytest.raises(ConfigError, match="time_limit"):
+        main(["a", "b", "--metric", "success_rate"])
+
+
+def test_a_metric_that_is_not_measured_is_named_with_the_nearest(tmp_path):
+    write_rewarded(tmp_path / "a", 1.0, 0.9)
+    with pytest.raises(ConfigError, match="Did you mean 'success_rate'"):
+        main(["a", "--metric", "sucess_rate"])
