@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus import accelerators
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.schema import NetworkConfig, RunConfig
 
 log = logging.getLogger(__name__)
+# Networks that follow others: q_net_target, quantile_net_target.
+_FOLLOWING = re.compile(r"\w_target\.")
 
 
 def mixins(config: RunConfig) -> list[type]:
@@ -63,10 +66,11 @@ def plan(policy: BasePolicy) -> None:
 def _warn_of_what_does_not_learn(policy: BasePolicy) -> None:
     """Name the layers that a user's policy class made after its optimizer."""
     optimizer = getattr(policy, "optimizer", None)
-    if optimizer is None or hasattr(policy, "actor") or hasattr(policy, "q_net"):
-        return  # it has several, and networks that follow others
+    if optimizer is None or hasattr(policy, "actor"):
+        return  # it has several
     learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    left = [n for n, p in policy.named_parameters() if p.requires_grad and id(p) not in learned]
+    own = [(n, p) for n, p in policy.named_parameters() if not _FOLLOWING.search(n)]
+    left = [n for n, p in own if p.requires_grad and id(p) not in learned]
     if left:
         log.warning(
             "%s: %s is not in its optimizer and does not learn. Make the optimizer after it, in "

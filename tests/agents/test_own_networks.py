@@ -58,6 +58,13 @@ def test_a_parameter_that_no_optimizer_has_is_named(caplog):
     assert "late is not in its optimizer and does not learn" in caplog.text
 
 
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "trpo", "recurrent_ppo", "dqn", "qrdqn", "sac"])
+def test_networks_that_follow_others_need_no_optimizer(algo, caplog):
+    config = tiny_config(algo, REACH if algo == "sac" else "CartPole-v1")
+    make_agent(config, make_train_env(config, 0), 0)
+    assert "does not learn" not in caplog.text
+
+
 @pytest.mark.training
 @pytest.mark.parametrize("override", [POLICY, EXTRACTOR])
 def test_a_bundle_asks_for_trust_before_it_imports_a_class(tmp_path, override):
