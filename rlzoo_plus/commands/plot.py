@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rlzoo_plus.analysis.charts import KINDS
 from rlzoo_plus.analysis.clocks import AXIS_LABELS
-from rlzoo_plus.analysis.curves import EVALUATION_RETURN, SHARED, load_curves, plot_curves
+from rlzoo_plus.analysis.curves import SHARED, load_curves, plot_curves
 from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.scores import Side, latest_of_each_seed, make_sides
-from rlzoo_plus.analysis.series import metric_keys
+from rlzoo_plus.analysis.series import EVALUATION_RETURN, metric_keys
 from rlzoo_plus.analysis.style import STYLES, WIDTHS_IN, Style, is_picture, save_plot, style_of
 from rlzoo_plus.analysis.tables import FORMATS, table
 from rlzoo_plus.analysis.zoo_logs import load_zoo_runs
