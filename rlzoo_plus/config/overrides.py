@@ -104,7 +104,7 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     if "env.id" in keys and "env" not in keys:
         wanted = keys["env.id"].strip("'\"")
         paths = (p for d in config_dirs(arguments) for p in sorted((d / "env").glob("*.yaml")))
-        data = ((p.stem, read_mapping(p)) for p in paths)
+        data = ((p.stem, read_mapping(p, with_text=wanted)) for p in paths)
         prepared.append(f"env={next((n for n, env in data if env.get('id') == wanted), 'gym')}")
     for argument in overrides:
         match = _ASSIGNMENT.fullmatch(argument)

@@ -129,8 +129,12 @@ def shadowing_notes(choices: Mapping[str, Any], dirs: Sequence[Path]) -> list[st
     return notes
 
 
-def read_mapping(path: Path) -> dict[Any, Any]:
+def read_mapping(path: Path, with_text: str = "") -> dict[Any, Any]:
     """Return the content of a configuration file, with no interpolation resolved.
+
+    Args:
+        path: The file.
+        with_text: A file without this text is not parsed, and the result is empty.
 
     Raises:
         ConfigError: It is no configuration; the text has the line and the fix.
@@ -139,6 +143,8 @@ def read_mapping(path: Path) -> dict[Any, Any]:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}. A configuration is a file.") from None
+    if with_text.encode(errors="replace") not in data:
+        return {}
     if (problem := _encoding_problem(data)) is not None:
         raise ConfigError(f"{path}{problem}")
     try:

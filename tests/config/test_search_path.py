@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.config.hydra_app import run_hydra
+from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options, own_dirs
 from rlzoo_plus.runs.load import Resolver, load
 
@@ -119,6 +120,12 @@ class Jobs:
 
     def run(self):
         return [None] * len(self.ids)
+
+
+def test_a_broken_file_of_another_environment_is_not_in_the_way(tmp_path):
+    own_file(tmp_path, "env/aaa_broken", "id: [\n")
+    (word, *_) = prepare_overrides([f"--config-dir={tmp_path}", "env.id=CartPole-v1"])[1:]
+    assert word == "env=cartpole"
 
 
 def test_the_jobs_of_a_sweep_find_the_users_files_first(tmp_path):
