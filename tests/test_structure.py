@@ -83,6 +83,15 @@ def test_rooms_beside_the_core_have_one_way_in():
     assert {name: rooms for name, rooms in found.items() if rooms} == {}
 
 
+def test_no_test_but_its_own_needs_the_room_that_may_be_deleted():
+    found = {
+        file.relative_to(ROOT / "tests").parts[0]
+        for file in (ROOT / "tests").rglob("*.py")
+        if "fast" in rooms_imported(file.read_text())
+    }
+    assert found <= {"fast"}
+
+
 def test_an_import_of_a_room_is_found():
     assert rooms_imported("from rlzoo_plus import tuning\nimport rlzoo_plus.cloud.aws\n") == {
         "tuning",

@@ -55,18 +55,23 @@ def copy_without_room(folder):
     return folder
 
 
-def train(root, run_dir, *overrides, before=""):
-    """Train by the command line of one copy of the package; return what it printed."""
-    code = f"{before}\nfrom rlzoo_plus.commands.dispatch import entry_point\nentry_point('train')"
+def command(root, folder, *words, before=""):
+    """Run a command line of one copy of the package; return what it printed."""
+    code = f"{before}\nfrom rlzoo_plus.commands.dispatch import entry_point\nentry_point()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *overrides, *SHORT, f"run_dir={run_dir}"],
-        cwd=run_dir.parent,
+        [sys.executable, "-c", code, *map(str, words)],
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def train(root, run_dir, *overrides, before=""):
+    words = ("train", *overrides, *SHORT, f"run_dir={run_dir}")
+    return command(root, run_dir.parent, *words, before=before)
 
 
 def test_nothing_else_imports_the_room():
@@ -124,6 +129,22 @@ def test_a_library_that_lacks_a_part_ends_no_training(tmp_path):
     assert code == 0, text
     assert text.count("trainings are not accelerated") == 1
     assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_a_run_is_trained_resumed_evaluated_and_swept_without_the_room(tmp_path):
+    without = copy_without_room(tmp_path / "copy")
+    sweep = ("train", "-m", *PPO, *SHORT, "seed=1,2", "infra=debug")
+    for n_lines, words in (
+        (1, ("train", *PPO, *SHORT, "run_dir=run")),
+        (1, ("resume", "run", "n_timesteps=1024")),
+        (0, ("evaluate", "run", "--episodes", "2")),
+        (1, sweep),
+    ):
+        code, text = command(without, tmp_path, *words)
+        assert code == 0, text
+        assert text.count("trainings are not accelerated") == n_lines, text
+        assert "Traceback" not in text
 
 
 @pytest.mark.slow
