@@ -18,16 +18,21 @@ from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 CONFIGS = {
-    "ppo": tiny_config("ppo", "tests/TinyReach-v0", "normalize=true", "n_timesteps=96"),
-    "sac": tiny_config("sac", "tests/TinyReach-v0", "algo.action_noise={type: normal, std: 0.1}"),
+    "ppo": ("normalize=true", "n_timesteps=96"),
+    "sac": ("algo.action_noise={type: normal, std: 0.1}",),
 }
+
+
+def config_of(algo):
+    return tiny_config(algo, "tests/TinyReach-v0", *CONFIGS[algo])
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """Return runs that were stopped after a few iterations, by algorithm."""
     runs = {}
-    for algo, config in CONFIGS.items():
+    for algo in CONFIGS:
+        config = config_of(algo)
         run = start_run(tmp_path_factory.mktemp(algo) / "run", config)
         n_iterations = 12 if algo == "sac" else 2
         assert ExpManager(config, run, StopAfter(n_iterations)).train().state == "interrupted"
@@ -138,7 +143,7 @@ def test_a_forged_state_is_refused_before_it_is_used(stopped, tmp_path, monkeypa
         assert RunDir(run.path).checkpoints().load_newest() is None
         return
     with pytest.raises(ConfigError, match="does not fit this run") as error:
-        ExpManager(CONFIGS[algo], run).train()
+        ExpManager(config_of(algo), run).train()
     assert str(error.value).isprintable()
 
 
@@ -146,7 +151,7 @@ def test_a_forged_state_is_refused_before_it_is_used(stopped, tmp_path, monkeypa
 def test_a_checkpoint_that_was_not_forged_is_taken(stopped, tmp_path, algo):
     run = RunDir(shutil.copytree(stopped[algo], tmp_path / "run"))
     forge(run.path, lambda state, about: None)
-    result = ExpManager(CONFIGS[algo], run).train()
+    result = ExpManager(config_of(algo), run).train()
     assert result.state == "finished"
     assert result.exact, result.inexact_because
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import partial
 
 import pytest
 from support.training import tiny_config
@@ -44,10 +45,15 @@ def _config(**values):
     return {**config.model_dump(exclude={"run_dir", "sweep"}), **values}
 
 
+def _json(line):
+    # Composing takes a moment: not while tests are collected.
+    return json.dumps(line, default=lambda make: make())
+
+
 def _submit(store, *lines):
     about = {"event": "submission", "format": 1, "version": "1", "code": None}
     good = {"event": "added", "job": KEY, "config": _config(), "command": "train"}
-    texts = [each if isinstance(each, str) else json.dumps(each) for each in (about, good, *lines)]
+    texts = [each if isinstance(each, str) else _json(each) for each in (about, good, *lines)]
     store.put("submissions/first/000001.jsonl", "\n".join(texts).encode())
 
 
@@ -55,19 +61,23 @@ def _submit(store, *lines):
     "line",
     [
         {"event": "added", "job": "../../work/owned", "config": {}},
-        {"event": "added", "job": "env/../owned", "config": _config()},
-        {"event": "added", "job": "/env/ppo/owned", "config": _config()},
-        {"event": "added", "job": "env\\ppo/b/owned", "config": _config()},
-        {"event": "added", "job": "env/ppo/own*ed?", "config": _config()},
-        {"event": "added", "job": "env/.ppo/owned", "config": _config()},
-        {"event": "added", "job": f"env/ppo/{EVIL}", "config": _config()},
-        {"event": "added", "job": f"env/ppo/{'x' * 5000}", "config": _config()},
+        {"event": "added", "job": "env/../owned", "config": _config},
+        {"event": "added", "job": "/env/ppo/owned", "config": _config},
+        {"event": "added", "job": "env\\ppo/b/owned", "config": _config},
+        {"event": "added", "job": "env/ppo/own*ed?", "config": _config},
+        {"event": "added", "job": "env/.ppo/owned", "config": _config},
+        {"event": "added", "job": f"env/ppo/{EVIL}", "config": _config},
+        {"event": "added", "job": f"env/ppo/{'x' * 5000}", "config": _config},
         {"event": "added", "job": "env/ppo/owned", "config": None},
         {"event": "added", "job": "env/ppo/owned", "config": {"_target_": "os.system"}},
-        {"event": "added", "job": "env/ppo/owned", "config": _config(_target_="os.system")},
-        {"event": "added", "job": "env/ppo/owned", "config": _config(device=EVIL)},
-        {"event": "added", "job": "env/ppo/owned", "config": _config(n_timesteps=10**400)},
-        {"event": "added", "job": "env/ppo/owned", "config": _config(seed=float("inf"))},
+        {
+            "event": "added",
+            "job": "env/ppo/owned",
+            "config": partial(_config, _target_="os.system"),
+        },
+        {"event": "added", "job": "env/ppo/owned", "config": partial(_config, device=EVIL)},
+        {"event": "added", "job": "env/ppo/owned", "config": partial(_config, n_timesteps=10**400)},
+        {"event": "added", "job": "env/ppo/owned", "config": partial(_config, seed=float("inf"))},
         '{"event": "added", "job": "a/b/c", "job": "a/b/d"}',
         '{"job": ' + "[" * 5000 + "]" * 5000 + "}",
         '{"job": ' + "1" * 5000 + "}",

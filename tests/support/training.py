@@ -5,11 +5,13 @@ import functools
 from pathlib import Path
 
 import numpy as np
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.composer import Composer
 from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.config.schema import RunConfig
@@ -45,14 +47,17 @@ OFF_POLICY = (
 
 
 @functools.cache
-def _compose(overrides: tuple[str, ...]) -> RunConfig:
+def _composer() -> Composer:
+    """Return what asks Hydra, which takes 0.2 s, only once for a choice of files."""
     with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
-        cfg = compose("config", prepare_overrides(overrides), return_hydra_config=True)
-    choices = cfg.hydra.runtime.choices
-    OmegaConf.set_struct(cfg, False)
-    cfg.pop("hydra")
-    values = OmegaConf.to_container(cfg, resolve=True)
-    return resolve(values, env_name=choices.get("env")).config
+        loader = GlobalHydra.instance().config_loader()
+        return Composer(loader, loader.load_configuration("config", [], RunMode.MULTIRUN))
+
+
+@functools.cache
+def _compose(overrides: tuple[str, ...]) -> RunConfig:
+    composed = _composer().compose(0, prepare_overrides(overrides))
+    return resolve(composed.values, env_name=composed.choices.get("env")).config
 
 
 def make_config(*overrides: str) -> RunConfig:
