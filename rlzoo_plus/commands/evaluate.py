@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rlzoo_plus
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
-from rlzoo_plus.policies.episode import check_free, save_episodes
+from rlzoo_plus.policies.episode import check_free
 
 if TYPE_CHECKING:
     from rlzoo_plus.policies.recorder import EpisodeRecorder
@@ -58,20 +57,16 @@ def main(arguments: list[str]) -> int:
         watching=watching,
     )
     if recorders:
-        _save(folder, recorders[0], run, record)
+        from rlzoo_plus.policies.verification import save_evaluation
+
+        path = None if run.path is None else str(run.path.resolve())
+        about = {"run": path, "env": run.config.env.id}
+        made, policy = recorders[0].episodes(), recorders[0].policy
+        save_evaluation(folder, made, policy, record, seed=options.seed, about=about)
     print(json.dumps(record) if options.json else _table(record, run.config.env.max_return))
     if recorders and not options.json:
         print(f"saved           {record['episodes']} episodes in {printable(folder)}")
     return 0
-
-
-def _save(
-    folder: Path, recorder: EpisodeRecorder, run: rlzoo_plus.Run, record: dict[str, Any]
-) -> None:
-    names = ("which", "step", "deterministic", "overrides")
-    path = None if run.path is None else str(run.path.resolve())
-    about = {"run": path, "env": run.config.env.id, **{name: record[name] for name in names}}
-    save_episodes(folder, recorder.episodes(), about)
 
 
 def _table(record: dict[str, Any], max_return: float | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 VERBS = {
     "train": "train an agent: train algo=ppo env=cartpole_bullet",
     "evaluate": "evaluate a trained policy on held-out episodes",
+    "verify": "play a policy's recorded episodes again, check its score",
     "replay": "play saved episodes again, and check each step",
     "diagnose": "look into a trained policy, and at its reward",
     "robustness": "measure a policy in changed worlds: mass, latency, noise",
@@ -42,7 +43,9 @@ VERBS = {
 # The overview, by what one wants to do.
 GROUPS = {
     "Train": ("train", "resume", "doctor", "verify-resume", "study", "checkpoint", "import-zoo"),
-    "Look": ("evaluate", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
+    "Look": (
+        *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
+    ),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
     "Robots": ("new-robot", "export"),
     "Share": ("push", "pull", "ls", "trust", "import-sb3"),

@@ -34,6 +34,7 @@ class EpisodeRecorder:
         self, policy: Any, seeds: Sequence[int], n_envs: int, *, observations: bool = False
     ) -> None:
         """Keep what a policy, or one of `baselines`, plays from these seeds."""
+        self.policy = policy
         self._values = Values(policy)
         self._keeps_observations = observations
         self._seeds = [list(seeds[rank::n_envs]) for rank in range(n_envs)]

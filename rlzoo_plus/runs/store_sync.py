@@ -18,6 +18,10 @@ from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.cache import split_run_url
+from rlzoo_plus.store.contract import is_name, open_store
+from rlzoo_plus.store.lease import holder
+from rlzoo_plus.store.pull import pull_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,9 +49,6 @@ def check_store(config: RunConfig) -> None:
     """
     if config.store is None:
         return
-    # Most runs have no store: `train` and its help do without these modules.
-    from rlzoo_plus.store.contract import is_name, open_store
-
     open_store(config.store).check_settings()
     run_dir = config.run_dir or OUTPUTS / str(config.env.name) / config.algo.name / "run"
     name = name_in_store(Path(run_dir), config.sweep)
@@ -93,11 +94,6 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
         ConfigError: It is here already, another worker trains it, or it is damaged.
         StoreError: There is no such run, or a request failed.
     """
-    from rlzoo_plus.store.cache import split_run_url
-    from rlzoo_plus.store.contract import open_store
-    from rlzoo_plus.store.lease import holder
-    from rlzoo_plus.store.pull import pull_run
-
     store_url, name = split_run_url(url)
     path = OUTPUTS / name
     if path.exists():
