@@ -8,6 +8,7 @@ STAMP  := $(VENV)/.installed
 NEWEST ?= .venv-newest
 ARGS   ?= algo=ppo env=cartpole_bullet
 EXTRAS := bullet,classic,panda,tune
+WITHOUT_BULLET := classic,mujoco,tune
 # A broken link or anchor fails the build; the variable silences an advertisement of the theme.
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 # Nobody waits until all modules are compiled: a first command compiles those that it imports. The others follow at
@@ -20,6 +21,7 @@ COMPILE = nohup nice -n 19 $(BIN)/python -m compileall -q $(VENV)/lib rlzoo_plus
 help:
 	@echo "make train        set up, train PPO on the PyBullet cart-pole, draw the curve, record a video"
 	@echo "make train ARGS='algo=sac env=halfcheetah_bullet'"
+	@echo "make PYBULLET=1      on Python 3.12 or later: compile PyBullet, instead of MuJoCo alone"
 	@echo "make test         run all tests (a rotating sample of the slow ones)"
 	@echo "make quick        lint, types and the fast tests nearest to what you have changed (a minute)"
 	@echo "make newest       the same for all of it, with the newest versions that pyproject.toml allows"
@@ -31,13 +33,13 @@ help:
 
 setup: $(STAMP)
 
-# PyBullet's wheels end with Python 3.11; this one compiles it from the extra `bullet`.
-define NEWER
-$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 12))' || { \
-  echo "make: PyBullet has no wheel for this Python and is compiled now: about ten minutes on one core."; \
-  echo "make: Python 3.11 needs no compiling: make PYTHON=/path/to/python3.11 after make clean."; \
-  command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || { \
-    echo "make: that needs a C++ compiler: apt-get install build-essential"; exit 1; }; }
+# PyBullet's wheels end with Python 3.11. Later ones take MuJoCo, and of PyBullet its models alone; PYBULLET=1
+# compiles it.
+IS_NEWER := $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'
+define COMPILED
+echo "make: PyBullet has no wheel for this Python and is compiled now: about ten minutes on one core."; \
+command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || { \
+  echo "make: that needs a C++ compiler: apt-get install build-essential"; exit 1; }
 endef
 
 # An older pip takes twice as long to choose versions. Then torch, alone: its version decides between a small
@@ -46,10 +48,11 @@ $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 || python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is needed: install it or call make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || "$$(command -v $(PYTHON) || command -v python3)" -m venv $(VENV)
-	@$(NEWER)
+	@if [ -n "$(PYBULLET)" ] && $(IS_NEWER); then $(COMPILED); fi
 	$(INSTALL) "$$(grep '^pip==' constraints.txt)"
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
-	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
+	@if [ -z "$(PYBULLET)" ] && $(IS_NEWER); then extras="$(WITHOUT_BULLET)"; else extras="$(EXTRAS)"; fi; \
+	  $(INSTALL) -c constraints.txt -e ".[$$extras]" && $(BIN)/python -m robots.engines.models >/dev/null
 	touch $(READY)
 	@$(COMPILE)
 

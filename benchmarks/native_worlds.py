@@ -35,8 +35,8 @@ from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.runs.load import load
-from robots.native import STEP, NativeWorlds, Programs, part, program_of
-from robots.plugin import get_plugin
+from robots.engines.bullet.native import STEP, NativeWorlds, Programs, part, program_of
+from robots.engines.bullet.plugin import get_plugin
 from robots.threads import THREADS, Threads
 from robots.vec_env import RobotVecEnv
 from robots.world import step_worlds
@@ -87,7 +87,9 @@ def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
     native, python = (RobotVecEnv([make(env_id) for _ in range(n_worlds)]) for _ in range(2))
     by_plugin: Any = native._step_physics
     if not isinstance(getattr(by_plugin, "__self__", None), NativeWorlds):
-        raise SystemExit("The plugin cannot be used here: python -m robots.plugin says why.")
+        raise SystemExit(
+            "The plugin cannot be used here: python -m robots.engines.bullet.plugin says why."
+        )
     python._step_physics = partial(step_worlds, python._worlds)
     learner = BatchedRobots([lambda: EpisodeMonitor(make(env_id), None)] * n_worlds)
     physics = Physics(env_id, n_worlds)

@@ -11,16 +11,16 @@ moves over the ground. See docs/robots/realism.md.
 from __future__ import annotations
 
 import argparse
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
-import pybullet
 
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.runs.run import Run
 from robots.drives import PdDrive, TorqueDrive, WrappedDrive
 from robots.driving import SERVO_SPEED_RAD_S, SERVO_TORQUE_N_M
+from robots.engines.bullet.simulation import BulletSimulation
 from robots.env import BaseRobotEnv
 from robots.kuka_reach import SPEEDS_RAD_S, TORQUES_N_M
 
@@ -60,16 +60,16 @@ class Recorder:
     """Reads an environment's motors and wheels after every physics step."""
 
     def __init__(self, env: BaseRobotEnv, sheet: Sheet) -> None:
-        simulation, robot = env.simulation, env.robot
+        simulation, robot = cast(BulletSimulation, env.simulation), env.robot
         self.torques: list[list[float]] = []
         self.velocities: list[list[float]] = []
         self.slips: list[float] = []
         self._radius_m = sheet.radius_m
         links = simulation.links(robot.body).items()
         wheels = [link for name, link in links if sheet.wheels and name.endswith(sheet.wheels)]
-        self._read = simulation.joint_reader(robot.body, robot.drive.motors.indices)
-        self._links = simulation.bind(pybullet.getLinkStates)
-        self._wheels = (robot.body, wheels)
+        indices = robot.drive.motors.indices
+        self._read = simulation.joint_reader(robot.body, indices, efforts=True)
+        self._wheels = simulation.link_reader(robot.body, wheels, as_left=True) if wheels else None
         self._commanded: list[float] | None = None
         drive = robot.drive
         while isinstance(drive, WrappedDrive):
@@ -91,20 +91,21 @@ class Recorder:
         simulation.substep, simulation.step = substep, step
 
     def _noting(self, push: Any) -> Any:
-        def noting(*, forces: list[float]) -> None:
+        def noting(forces: list[float]) -> None:
             self._commanded = list(forces)
-            push(forces=forces)
+            push(forces)
 
         return noting
 
     def _note(self) -> None:
         joints = self._read()
-        self.velocities.append([abs(joint[1]) for joint in joints])
-        torques = [joint[3] for joint in joints] if self._commanded is None else self._commanded
+        count = len(joints) // 3
+        self.velocities.append([abs(velocity) for velocity in joints[count : 2 * count]])
+        torques = joints[2 * count :] if self._commanded is None else self._commanded
         self.torques.append([abs(torque) for torque in torques])
-        body, wheels = self._wheels
-        for state in self._links(body, wheels, computeLinkVelocity=1) if wheels else ():
-            (x, y, _), (turn_x, turn_y, _) = state[6], state[7]
+        _, _, velocities, turns = self._wheels() if self._wheels else ([], [], [], [])
+        for start in range(0, len(velocities), 3):
+            (x, y), (turn_x, turn_y) = velocities[start : start + 2], turns[start : start + 2]
             slip = (x - turn_y * self._radius_m, y + turn_x * self._radius_m)
             self.slips.append(float(np.hypot(*slip)))
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
-import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -215,8 +214,7 @@ class RailEnv(BaseRobotEnv):
         body, (to_post, _) = self.robot.body, post
         for link in range(-1, len(self.robot.joints)):
             paint(simulation, body, link, (_UNSEEN, BLUE, ORANGE, RED)[link + 1])
-        rail = simulation.bind(pybullet.getVisualShapeData)(body)[0]
-        (_, width, height), place = rail[3], rail[5]
+        (_, width, height), place = simulation.look_of_base(body)
         add_box(simulation, (to_post, width / 2, height / 2), place, GREY)
         add_box(simulation, (to_post + 0.35, _FLOOR_M, 0.01), (0.0, 0.0, floor_m), _FLOOR)
         if marks_half_width_m is not None:

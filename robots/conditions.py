@@ -70,7 +70,7 @@ class Actuation:
             more_latency: Control steps added to the latency in this episode.
         """
         self._under_way = deque([self._rest] * (self._latency + more_latency))
-        self._arrived = self._rest
+        self._arrived: Command = self._rest
 
     def apply(self, command: Command) -> Command:
         """Return what reaches the motors in the step in which a command is given.
@@ -85,6 +85,20 @@ class Actuation:
             change = clip(command - self._arrived, -self._max_rate, self._max_rate)
             command = self._arrived = self._arrived + change
         return command
+
+    def progress(self) -> dict[str, NDArray[np.float64]]:
+        """Return what is under way in the episode."""
+        shape = (len(self._under_way), len(self._rest))
+        return {
+            "under_way": np.reshape(list(self._under_way), shape).astype(np.float64),
+            "arrived": np.array(self._arrived, np.float64),
+        }
+
+    def resume(self, progress: Mapping[str, NDArray[np.float64]]) -> None:
+        """Go on from ``progress`` of an episode that began alike; else raise a ValueError."""
+        own = self.progress()
+        self._under_way = deque(progress["under_way"].reshape(own["under_way"].shape))
+        self._arrived = progress["arrived"].reshape(own["arrived"].shape)
 
 
 class Conditions:
@@ -173,6 +187,28 @@ class Conditions:
         """
         self.randomizer.push(rng)
         return self.actuation.apply(command)
+
+    def progress(self) -> dict[str, NDArray[np.float64]]:
+        """Return what a step of the episode changes and the next one depends on."""
+        return {
+            **self.actuation.progress(),
+            **self.randomizer.running(),
+            "command": np.array(self.command, np.float64),
+            "violations": np.array(list(self.violations.values()), np.float64),
+        }
+
+    def resume(self, progress: Mapping[str, NDArray[np.float64]]) -> None:
+        """Go on from ``progress`` of an episode that began alike.
+
+        Raises:
+            KeyError: If a part is missing.
+            ValueError: If a part has another shape.
+        """
+        self.actuation.resume(progress)
+        self.randomizer.resume(progress)
+        self.command = progress["command"].reshape(self._rest.shape)
+        counts = progress["violations"].reshape(len(self.violations)).tolist()
+        self.violations = dict(zip(self.violations, map(int, counts), strict=True))
 
     def check_limits(self, state: State, command: Command, targets: list[float]) -> Broken:
         """Return which limits a step broke, and count them.

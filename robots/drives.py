@@ -9,13 +9,12 @@ from operator import mul
 from typing import Any
 
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Quaternion, Vector3
 from robots.elementary import clip
 from robots.sensors import Floats, State
-from robots.simulation import POSITION_GAIN, VELOCITY_GAIN, JointInfo, Simulation
+from robots.simulation import JointInfo, Simulation
 
 
 class ActionMode(StrEnum):
@@ -77,21 +76,12 @@ class Motors:
         """``max_velocity``, infinite where there is none."""
         return self.max_velocity or [np.inf] * len(self.joints)
 
-    def driver(self, mode: int, columns: Sequence[int] | None = None) -> Callable[..., None]:
-        """Return ``Simulation.joint_driver`` of all joints, or of some columns of them."""
-        count = len(self.joints)
-        columns = range(count) if columns is None else columns
+    def position_driver(self, columns: Sequence[int]) -> Callable[[list[float], list[float]], None]:
+        """Return ``Simulation.position_motors`` of some columns of the joints."""
+        gains = (self.position_gain, self.velocity_gain, self.max_velocity)
+        chosen = ([values[i] for i in columns] if values else None for values in gains)
         indices = [self.indices[column] for column in columns]
-        if mode != pybullet.POSITION_CONTROL:
-            return self.simulation.joint_driver(self.body, indices, mode)
-        if self.max_velocity is not None:
-            kp = self.position_gain or [POSITION_GAIN] * count
-            kd = self.velocity_gain or [VELOCITY_GAIN] * count
-            chosen = ([values[i] for i in columns] for values in (kp, kd, self.max_velocity))
-            return self.simulation.limited_position_driver(self.body, indices, *chosen)
-        gains = {"positionGains": self.position_gain, "velocityGains": self.velocity_gain}
-        fixed = {name: [gain[i] for i in columns] for name, gain in gains.items() if gain}
-        return self.simulation.joint_driver(self.body, indices, mode, **fixed)
+        return self.simulation.position_motors(self.body, indices, *chosen)
 
 
 class Drive(ABC):
@@ -158,7 +148,7 @@ class TorqueDrive(Drive):
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
-        self._drive = motors.driver(pybullet.TORQUE_CONTROL)
+        self._drive = motors.simulation.torque_motors(motors.body, motors.indices)
         self._scale: list[float] = motors.scale.tolist()
         self._top = np.array(motors.fastest)
 
@@ -182,15 +172,15 @@ class TorqueDrive(Drive):
         strength = self.motors.strength
         if strength != 1.0:
             targets = [strength * target for target in targets]
-        self._drive(forces=targets)
+        self._drive(targets)
 
 
 class VelocityDrive(Drive):
-    """Target velocities of Bullet's joint motors."""
+    """Target velocities of the joint motors."""
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
-        self._drive = motors.driver(pybullet.VELOCITY_CONTROL)
+        self._drive = motors.simulation.velocity_motors(motors.body, motors.indices)
         self._top = np.array(motors.fastest)
 
     def targets(self, action: Floats, state: State) -> Floats:
@@ -199,15 +189,15 @@ class VelocityDrive(Drive):
 
     def command(self, targets: list[float]) -> None:
         """Set the motors' velocities."""
-        self._drive(targetVelocities=targets, forces=self.motors.forces)
+        self._drive(targets, self.motors.forces)
 
 
 class PositionDrive(Drive):
-    """Target positions, relative to the rest position, of Bullet's joint motors."""
+    """Target positions, relative to the rest position, of the joint motors."""
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
-        self._drive = motors.driver(pybullet.POSITION_CONTROL)
+        self._drive = motors.position_driver(range(len(motors.joints)))
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target positions within the limits [rad or m]."""
@@ -215,7 +205,7 @@ class PositionDrive(Drive):
 
     def command(self, targets: list[float]) -> None:
         """Set the motors' positions."""
-        self._drive(targetPositions=targets, forces=self.motors.forces)
+        self._drive(targets, self.motors.forces)
 
     def _within_limits(self, targets: Floats) -> Floats:
         return clip(targets, self.motors.lower, self.motors.upper)
@@ -240,7 +230,7 @@ class PdDrive(PositionDrive):
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
         self._read = motors.simulation.joint_reader(motors.body, motors.indices)
-        self._push = motors.driver(pybullet.TORQUE_CONTROL)
+        self._push = motors.simulation.torque_motors(motors.body, motors.indices)
         kp, kd = motors.position_gain, motors.velocity_gain
         if kp is None or kd is None:
             raise ValueError(
@@ -260,17 +250,18 @@ class PdDrive(PositionDrive):
 
     def advance(self, targets: list[float]) -> None:
         """Run the controller at every physics step."""
-        simulation = self.motors.simulation
+        simulation, count = self.motors.simulation, len(targets)
         for _ in repeat(None, simulation.substeps):
             torques = []
-            for (position, velocity, *_), target, (kp, kd, top), limit in zip(
-                self._read(), targets, self._gains, self.motors.forces, strict=True
+            read = self._read()
+            for position, velocity, target, (kp, kd, top), limit in zip(
+                read[:count], read[count:], targets, self._gains, self.motors.forces, strict=True
             ):
                 torque = kp * (target - position) - kd * velocity
                 low = 0.0 if velocity <= -top else -limit
                 high = 0.0 if velocity >= top else limit
                 torques.append(min(max(torque, low), high))
-            self._push(forces=torques)
+            self._push(torques)
             simulation.substep()
 
 
@@ -310,11 +301,7 @@ class EndEffectorDrive(PositionDrive):
         self.orientation = orientation
         self.turns = turns
         self.workspace = workspace
-        simulation, body = motors.simulation, motors.body
-        self._read_link = simulation.bind(pybullet.getLinkState)
-        self._solve = simulation.bind(pybullet.calculateInverseKinematics)
-        movable = [joint.index for joint in simulation.movable_joints(body)]
-        self.solved_columns = [movable.index(index) for index in motors.indices]
+        self._solver = motors.simulation.inverse_kinematics(motors.body, link, motors.indices)
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return displacements [m], and turns [rad].
@@ -331,21 +318,16 @@ class EndEffectorDrive(PositionDrive):
 
     def command(self, targets: list[float]) -> None:
         """Solve for joint positions near the present ones, and drive there."""
-        body = self.motors.body
-        pose = self._read_link(body, self.link, computeForwardKinematics=1)
-        position = [here + step for here, step in zip(pose[4], targets[:3], strict=True)]
+        place, facing = self._solver.pose()
+        position = [here + step for here, step in zip(place, targets[:3], strict=True)]
         if self.workspace is not None:
             low, high = self.workspace
             position = [min(max(x, a), b) for x, a, b in zip(position, low, high, strict=True)]
         orientation = self.orientation
         if self.turns:
-            turn = pybullet.getQuaternionFromEuler(targets[3:])
-            orientation = pybullet.multiplyTransforms(
-                (0, 0, 0), turn, (0, 0, 0), orientation or pose[5]
-            )[1]
-        goal = (position,) if orientation is None else (position, orientation)
-        solution = self._solve(body, self.link, *goal, maxNumIterations=20, residualThreshold=1e-4)
-        chosen = np.array([solution[column] for column in self.solved_columns])
+            a, b, c, d = orientation or facing
+            orientation = self._solver.turned((a, b, c, d), targets[3:])
+        chosen = np.array(self._solver.solve(position, orientation))
         super().command(self._within_limits(chosen).tolist())
 
 
@@ -368,8 +350,9 @@ class CombinedDrive(Drive):
         self._centre = np.where(held, motors.centre, 0.0)
         self._lower = np.where(held, motors.lower, -top)
         self._upper = np.where(held, motors.upper, top)
-        self._turn = motors.driver(pybullet.VELOCITY_CONTROL, self.turning)
-        self._position = motors.driver(pybullet.POSITION_CONTROL, self.positioned)
+        turned = [motors.indices[column] for column in self.turning]
+        self._turn = motors.simulation.velocity_motors(motors.body, turned)
+        self._position = motors.position_driver(self.positioned)
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target velocities, and target positions within the limits."""
@@ -378,12 +361,8 @@ class CombinedDrive(Drive):
     def command(self, targets: list[float]) -> None:
         """Set both kinds of motors."""
         forces = self.motors.forces
-        for drive, name, columns in (
-            (self._turn, "targetVelocities", self.turning),
-            (self._position, "targetPositions", self.positioned),
-        ):
-            values = {name: [targets[column] for column in columns]}
-            drive(**values, forces=[forces[column] for column in columns])
+        for drive, columns in ((self._turn, self.turning), (self._position, self.positioned)):
+            drive([targets[column] for column in columns], [forces[column] for column in columns])
 
 
 class WrappedDrive(Drive):
@@ -479,6 +458,26 @@ class JoinedDrive(Drive):
         """Command all motors for the next step."""
         for drive, span in zip(self.drives, self.target_spans, strict=True):
             drive.command(targets[span])
+
+
+def commanding_drive(drive: Drive) -> Drive:
+    """Return the drive that commands the motors: what others wrap that change actions alone."""
+    while isinstance(drive, WrappedDrive) and moves_as(drive, WrappedDrive):
+        drive = drive.wrapped
+    return drive
+
+
+def moves_as(drive: Any, kind: type[Drive]) -> bool:
+    """Return whether a drive commands and advances as a class does, whatever its targets are."""
+    names = ("command", "advance", "set_strength")
+    return isinstance(drive, kind) and all(
+        getattr(type(drive), name) is getattr(kind, name) for name in names
+    )
+
+
+def commands_first(drive: Drive) -> bool:
+    """Return whether a drive commands the motors before the world is stepped, as most do."""
+    return type(commanding_drive(drive)).advance is Drive.advance
 
 
 def _spans(widths: list[int]) -> list[slice]:

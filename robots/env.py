@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robots.conditions import ConditionOptions, Conditions, info_of
 from robots.distributions import read_number
 from robots.randomization import ballast_m
-from robots.rendering import View, aim_window
+from robots.rendering import View
 from robots.robot import Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
 from robots.simulation import Simulation
@@ -31,6 +31,7 @@ class EnvOptions(ConditionOptions, total=False):
     render_width: int
     render_height: int
     renderer: Literal["tiny", "egl"]
+    engine: str | None
 
 
 Action = NDArray[np.floating[Any]] | np.integer[Any]
@@ -72,6 +73,7 @@ class BaseRobotEnv(ExactState, View):
         render_width: int | None = None,
         render_height: int | None = None,
         renderer: Literal["tiny", "egl"] = "tiny",
+        engine: str | None = None,
         **conditions: Unpack[ConditionOptions],
     ) -> None:
         """Build the world.
@@ -89,6 +91,7 @@ class BaseRobotEnv(ExactState, View):
             render_width: Width of a frame [pixels]; the camera's if None.
             render_height: Height of a frame [pixels]; the camera's if None.
             renderer: Renderer of images: PyBullet's software renderer, or EGL.
+            engine: Physics engine, "bullet" or "mujoco"; the first that is installed if None.
             conditions: ``latency``, ``max_action_rate``, ``motor_strength``, ``randomization`` and
                 ``safety``; see ``Conditions``.
 
@@ -98,6 +101,7 @@ class BaseRobotEnv(ExactState, View):
                 condition is not valid.
             DisplayError: If a window is requested without a display.
             RendererError: If EGL is requested where there is none.
+            EngineError: If the engine is not installed.
         """
         for name in conditions.keys() - ConditionOptions.__annotations__.keys():
             known = ", ".join(EnvOptions.__annotations__)
@@ -120,7 +124,7 @@ class BaseRobotEnv(ExactState, View):
                 )
             world = replace(world, terrain=TerrainSpec.read(terrain))
         draws = render_mode is not None or robot.sensors.camera is not None
-        self.world = World(world, robot, gui=gui, renderer=renderer, draws=draws)
+        self.world = World(world, robot, engine=engine, gui=gui, renderer=renderer, draws=draws)
         step_s = self.simulation.step_s
         self.max_episode_steps = round(episode_s / step_s)
         if self.max_episode_steps < 1:
@@ -153,7 +157,7 @@ class BaseRobotEnv(ExactState, View):
         self.readings = self.world.sensors.read()
         self.state = self.world.sensors.state(self.readings, image=self.world.image())
         if render_mode == "human":
-            aim_window(self.simulation, self.current_camera())
+            self.simulation.aim_window(self.current_camera())
 
     # Named here too: a subclass that overrides how it steps must give its own state with it.
     state_dict = ExactState.state_dict
@@ -167,7 +171,7 @@ class BaseRobotEnv(ExactState, View):
 
     @property
     def simulation(self) -> Simulation:
-        """The PyBullet world."""
+        """The world of the physics engine."""
         return self.world.simulation
 
     @property

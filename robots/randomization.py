@@ -6,7 +6,6 @@ from math import pi
 from typing import Any, NamedTuple
 
 import numpy as np
-import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -107,8 +106,8 @@ def ballast_m(config: object) -> float | None:
 class Randomizer:
     """Draws and applies the randomization of one world.
 
-    Each reset sets everything from nominal values again: restoring a state of Bullet does not
-    restore masses.
+    Each reset sets everything from nominal values again: restoring a state does not restore
+    masses.
 
     Attributes:
         draws: What the quantities are drawn from, in the order in which they are drawn.
@@ -251,18 +250,16 @@ class Randomizer:
         if not self._push_every_s or self._steps_to_push > 0:
             return
         self._plan_push(rng)
-        robot, bind = self._world.robot, self._world.simulation.bind
+        robot, simulation = self._world.robot, self._world.simulation
         greatest = self.level * self._push_velocity
         if robot.free_base:
             speed, direction = greatest * rng.uniform(), rng.uniform(-pi, pi)
-            (x, y, z), turning = bind(pybullet.getBaseVelocity)(robot.body)
+            (x, y, z), turning = simulation.velocity_reader(robot.body)()
             pushed = (x + speed * np.cos(direction), y + speed * np.sin(direction), z)
-            bind(pybullet.resetBaseVelocity)(robot.body, pushed, turning)
+            simulation.set_base_velocity(robot.body, pushed, turning)
         else:
             joint = robot.joints[rng.integers(len(robot.joints))].index
-            position, velocity, *_ = bind(pybullet.getJointState)(robot.body, joint)
-            pushed = velocity + rng.uniform(-greatest, greatest)
-            bind(pybullet.resetJointState)(robot.body, joint, position, pushed)
+            simulation.add_joint_velocity(robot.body, joint, rng.uniform(-greatest, greatest))
 
     def draw_noise(self, rng: np.random.Generator) -> None:
         """Draw what is added to the next observation; to be called after every step."""
@@ -304,6 +301,21 @@ class Randomizer:
             self._under_way.popleft()
         return self._under_way[0].copy()
 
+    def running(self) -> dict[str, NDArray[np.float64]]:
+        """Return what a step of the episode changes: the next push, and what is seen late."""
+        seen = np.array(list(self._under_way), np.float64)
+        return {"steps_to_push": np.array(float(self._steps_to_push)), "seen": seen}
+
+    def resume(self, running: Mapping[str, NDArray[np.float64]]) -> None:
+        """Go on from ``running`` of an episode that began alike; else raise a ValueError."""
+        self._steps_to_push = int(running["steps_to_push"].reshape(()))
+        if self.delays:
+            first = self._under_way[0]
+            rows = running["seen"].reshape(-1, *first.shape).astype(first.dtype)
+            if not 1 <= len(rows) <= self.drawn["observation_delay"] + 1:
+                raise ValueError(f"{len(rows)} observations are under way.")
+            self._under_way = deque(rows)
+
     def progress(self) -> dict[str, Any]:
         """Return the part of the environment's state that persists between episodes."""
         episodes, level = self._start
@@ -320,22 +332,19 @@ class Randomizer:
         for links, *names in self._groups:
             mass, inertia, friction = (self._values(name, len(links)) for name in names)
             for i, (body, link, nominal) in enumerate(links):
-                values: dict[str, Any] = {}
-                # Bullet gives what cannot move no mass.
+                # What cannot move has no mass.
                 is_loaded = self._loads and (body, link) == self._trunk
                 if nominal.mass_kg > 0 and (mass or inertia or is_loaded):
                     heavier = mass[i] if mass else 1.0
                     larger = heavier * inertia[i] if inertia else heavier
                     kg = nominal.mass_kg * heavier
-                    values["mass"] = self._loaded(kg) if is_loaded else kg
-                    values["localInertiaDiagonal"] = [larger * m for m in nominal.inertia]
+                    kg = self._loaded(kg) if is_loaded else kg
+                    simulation.set_mass(body, link, kg, [larger * m for m in nominal.inertia])
                 if friction:
-                    values["lateralFriction"] = nominal.friction * friction[i]
-                if values:
-                    simulation.change_dynamics(body, link, **values)
+                    simulation.set_friction(body, link, nominal.friction * friction[i])
         damping = self._values("joint_damping", len(self._hinges))
         for joint, value in zip(self._hinges, damping, strict=False):
-            simulation.change_dynamics(self._world.robot.body, joint, jointDamping=value)
+            simulation.set_joint_damping(self._world.robot.body, joint, value)
         if "gravity" in drawn:
             simulation.set_gravity(simulation.gravity_m_s2 * drawn["gravity"])
         if "motor_strength" in drawn:
@@ -347,7 +356,7 @@ class Randomizer:
         Ballast at a distance from the centre of mass has the share of it all that moves the centre.
         """
         total: float = mass_kg + self.drawn.get("payload", 0.0)
-        change, body = self._world.simulation.change_dynamics, self._world.robot.body
+        set_mass, body = self._world.simulation.set_mass, self._world.robot.body
         if self._reach_m is None:
             return total
         rest = total
@@ -355,7 +364,7 @@ class Randomizer:
         for link, offset in zip(self._ballast, sides, strict=True):
             kg = max(offset, 0.0) / self._reach_m * total
             moments = (1e-3 * LINK_KG,) * 3
-            change(body, link, mass=max(kg, LINK_KG), localInertiaDiagonal=moments)
+            set_mass(body, link, max(kg, LINK_KG), moments)
             rest -= kg
         return rest
 

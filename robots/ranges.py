@@ -8,7 +8,7 @@ from typing import Any
 from robots.frames import Components, rotate
 
 MOST_RAYS = 256
-"""Rays that Bullet takes in one call."""
+"""Rays of one sensor; Bullet takes no more in one call."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class RangeReader:
         self,
         sensor: RangeSensor,
         read_pose: Callable[[], tuple[Any, Any]],
-        cast: Callable[..., Sequence[Any]],
+        cast: Callable[[Sequence[Any], Sequence[Any]], list[float]],
     ) -> None:
         """Set up the rays.
 
         Args:
             sensor: What to read.
             read_pose: Returns position [m] and quaternion of the base's centre of mass.
-            cast: PyBullet's ``rayTestBatch`` of the world.
+            cast: ``Simulation.ray_caster`` of the world.
         """
         self._sensor, self._read_pose, self._cast = sensor, read_pose, cast
         self._ends = sensor.ends
@@ -93,4 +93,4 @@ class RangeReader:
                 a, b, c = rotate(orientation, end)
                 points.append([x + a, y + b, z + c])
         near, length = self._sensor.min_m, self._sensor.max_m - self._sensor.min_m
-        return [near + length * hit[2] for hit in self._cast(starts, stops, numThreads=1)]
+        return [near + length * share for share in self._cast(starts, stops)]

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Camera, Colour, Vector3
-from robots.pictures import colours_of, shaded_image
 from robots.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -35,30 +33,21 @@ def add_box(
     """Add scenery: a box that is seen but touches nothing, at a world position [m].
 
     Returns:
-        The id of its body.
+        Its body.
     """
-    return _add(simulation, position, colour, pybullet.GEOM_BOX, halfExtents=half_extents)
+    return simulation.add_marker("box", half_extents, position, colour)
 
 
 def add_sphere(simulation: Simulation, radius: float, position: Vector3, colour: Colour) -> int:
-    """Add a ball [m] that is seen but touches nothing; returns the id of its body."""
-    return _add(simulation, position, colour, pybullet.GEOM_SPHERE, radius=radius)
+    """Add a ball [m] that is seen but touches nothing; returns its body."""
+    return simulation.add_marker("sphere", (radius, 0.0, 0.0), position, colour)
 
 
 def add_cylinder(
     simulation: Simulation, radius: float, length: float, position: Vector3, colour: Colour
 ) -> int:
-    """Add an upright cylinder [m] that touches nothing; returns the id of its body."""
-    size = {"radius": radius, "length": length}
-    return _add(simulation, position, colour, pybullet.GEOM_CYLINDER, **size)
-
-
-def _add(simulation: Simulation, position: Vector3, colour: Colour, kind: int, **size: Any) -> int:
-    shape = simulation.bind(pybullet.createVisualShape)(kind, rgbaColor=colour, **size)
-    body: int = simulation.bind(pybullet.createMultiBody)(
-        baseVisualShapeIndex=shape, basePosition=position
-    )
-    return body
+    """Add an upright cylinder [m] that touches nothing; returns its body."""
+    return simulation.add_marker("cylinder", (radius, length, 0.0), position, colour)
 
 
 def add_floor(simulation: Simulation, height_m: float, square_m: float) -> None:
@@ -67,42 +56,24 @@ def add_floor(simulation: Simulation, height_m: float, square_m: float) -> None:
     add_box(simulation, (square_m, square_m, 0.005), (0.0, 0.0, height_m - 0.006), _SQUARE)
 
 
-def lowest_m(simulation: Simulation, body: int) -> float:
-    """Return how low a body reaches [m]; 0 if it has no shapes that collide."""
-    bind = simulation.bind
-    links = range(-1, bind(pybullet.getNumJoints)(body))
-    shaped = [link for link in links if bind(pybullet.getCollisionShapeData)(body, link)]
-    return min((bind(pybullet.getAABB)(body, link)[0][2] for link in shaped), default=0.0)
-
-
 def move(simulation: Simulation, body: int, position: Vector3) -> None:
     """Put scenery elsewhere [m]."""
-    simulation.bind(pybullet.resetBasePositionAndOrientation)(
-        body, [float(x) for x in position], [0.0, 0.0, 0.0, 1.0]
-    )
+    simulation.place_marker(body, position)
 
 
 def paint(simulation: Simulation, body: int, link: int, colour: Colour) -> None:
     """Colour one link; -1 is the base."""
-    simulation.bind(pybullet.changeVisualShape)(body, link, rgbaColor=colour)
+    simulation.paint(body, link, colour)
 
 
 def make_visible(simulation: Simulation, camera: Camera, body: int) -> None:
     """Paint the links of a robot that is as pale and grey as floors are; others keep their own."""
-    pixels = colours_of(simulation, camera, body).astype(np.int64)
+    pixels = simulation.colours_of(camera, body).astype(np.int64)
     is_grey = np.ptp(pixels, axis=1) < _GREYEST
     if len(pixels) and (is_grey & (pixels.max(axis=1) > _PALEST)).mean() > _PALE_SHARE:
         links = simulation.links(body).values()
         for number, link in enumerate(links):
             paint(simulation, body, link, _PAINTS[number % len(_PAINTS)])
-
-
-def aim_window(simulation: Simulation, camera: Camera) -> None:
-    """Point the window at the camera's target and hide PyBullet's panels."""
-    simulation.bind(pybullet.configureDebugVisualizer)(pybullet.COV_ENABLE_GUI, 0)
-    simulation.bind(pybullet.resetDebugVisualizerCamera)(
-        camera.distance_m, camera.yaw_deg, camera.pitch_deg, camera.target
-    )
 
 
 class View(gymnasium.Env[Any, Any]):
@@ -133,7 +104,7 @@ class View(gymnasium.Env[Any, Any]):
             self.update_scenery()
         if self.render_mode == "rgb_array":
             robots = [robot.body for robot in self.world.robots]
-            return shaded_image(self.world.simulation, self.current_camera(), robots)
+            return self.world.simulation.shaded_picture(self.current_camera(), robots)
         if self.render_mode == "human":
             time.sleep(max(0.0, self._next_frame_s - time.monotonic()))
             self._next_frame_s = time.monotonic() + self.world.simulation.step_s
@@ -157,9 +128,9 @@ class View(gymnasium.Env[Any, Any]):
         if world.sensors.spec.camera is not None:
             return
         if world.ground is None:
-            add_floor(simulation, lowest_m(simulation, world.robot.body), camera.distance_m / 3.0)
+            add_floor(simulation, simulation.lowest_m(world.robot.body), camera.distance_m / 3.0)
         if world.robot.free_base:
-            place = simulation.bind(pybullet.getBasePositionAndOrientation)(world.robot.body)[0]
+            place = simulation.pose_reader(world.robot.body)()[0]
             (x, y, _), (ahead, aside, height) = place, camera.target
             camera = replace(camera, target=(x + ahead, y + aside, height))
         make_visible(simulation, replace(camera, width=120, height=80), world.robot.body)

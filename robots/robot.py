@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Quaternion, Vector3
@@ -22,7 +21,7 @@ from robots.drives import (
     PositionDrive,
 )
 from robots.sensors import SensorSpec
-from robots.simulation import JointInfo, Mimic, Simulation, matching
+from robots.simulation import JointInfo, Mimic, RobotFile, Simulation, matching
 
 __all__ = ["ActionMode", "InitialState", "Mimic", "Robot", "RobotSpec"]
 
@@ -168,9 +167,7 @@ class Robot:
         if spec.massless_links is not None:
             links = simulation.links(self.body).items()
             for link in matching("massless_links", spec.massless_links, links, "link"):
-                simulation.change_dynamics(
-                    self.body, link, mass=1e-3, localInertiaDiagonal=(1e-6, 1e-6, 1e-6)
-                )
+                simulation.set_mass(self.body, link, 1e-3, (1e-6, 1e-6, 1e-6))
         self.joints = _named("joints", spec.joints, simulation.movable_joints(self.body))
         self.actuated = _named("actuated", spec.actuated, self.joints)
         rest = (0.0,) * len(self.joints) if spec.rest_position is None else spec.rest_position
@@ -190,12 +187,8 @@ class Robot:
             self.drive = JoinedDrive([self.drive, self._make_gripper(spec.gripper)])
         held = [] if spec.held is None else _named("held", spec.held, self.joints)
         self._held_at = [float(rest[self.joints.index(joint)]) for joint in held]
-        self._hold = simulation.joint_driver(
-            self.body,
-            [joint.index for joint in held],
-            pybullet.POSITION_CONTROL,
-            forces=[joint.max_force for joint in held],
-        )
+        self._hold = simulation.position_motors(self.body, [joint.index for joint in held])
+        self._hold_force = [joint.max_force for joint in held]
         self.at_rest = InitialState(self.rest_position, np.zeros(len(self.joints)))
         self.reset(self.at_rest)
 
@@ -213,9 +206,8 @@ class Robot:
                 start.base_velocity,
                 start.base_angular_velocity,
             )
-        # Bullet keeps these targets by itself.
         if self._held_at:
-            self._hold(targetPositions=self._held_at)
+            self._hold(self._held_at, self._hold_force)
 
     def _couple(self, mimic: tuple[Mimic, ...]) -> list[int]:
         """Couple the joints that follow another one; return their indices."""
@@ -248,30 +240,18 @@ class Robot:
         return [*position, *places], [*velocity, *speeds]
 
     def _load(self, spec: RobotSpec) -> int:
-        flags = 0
-        if spec.inertia_from_file:
-            flags |= pybullet.URDF_USE_INERTIA_FROM_FILE
-        if spec.self_collision:
-            flags |= pybullet.URDF_USE_SELF_COLLISION
-            if not spec.ancestor_collision:
-                flags |= pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
-        if not spec.urdf.endswith(".xml"):
-            return self._simulation.load_urdf(
-                spec.urdf,
-                position=spec.base_position,
-                orientation=spec.base_orientation,
-                fixed_base=spec.fixed_base,
-                flags=flags,
-                keep_damping=spec.keep_damping,
-                ballast_m=spec.ballast_m,
-            )
-        bodies = self._simulation.load_mjcf(spec.urdf, flags=flags, keep_damping=spec.keep_damping)
-        if len(bodies) != 1:
-            raise ValueError(
-                f"urdf={spec.urdf!r} holds {len(bodies)} bodies, and a robot is one. Leave one in "
-                "the file."
-            )
-        return bodies[0]
+        file = RobotFile(
+            spec.urdf,
+            position=spec.base_position,
+            orientation=spec.base_orientation,
+            fixed_base=spec.fixed_base,
+            self_collision=spec.self_collision,
+            ancestor_collision=spec.ancestor_collision,
+            inertia_from_file=spec.inertia_from_file,
+            keep_damping=spec.keep_damping,
+            ballast_m=spec.ballast_m,
+        )
+        return self._simulation.load_robot(file)
 
     def _make_drive(self, spec: RobotSpec) -> Drive:
         motors = self._motors(spec)

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from math import prod
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Camera
@@ -154,6 +151,10 @@ class SensorSpec:
     """Camera whose image is read."""
 
 
+Columns = Callable[[], list[list[float]]]
+"""Reads positions, orientations, velocities and angular velocities, each in a row."""
+
+
 class Sensors:
     """Reads a world as one flat row of numbers, and makes a ``State`` of one row or of many.
 
@@ -165,6 +166,7 @@ class Sensors:
         joint_indices: Indices of the joints that are read.
         link_indices: Indices of the links that are read, the base excluded.
         base_is_link: Whether the base is one of the links that are read.
+        contact_indices: Indices of the links whose contacts are read.
         objects: Bodies that are read as objects.
         partners: Sensors of further robots, and the columns of what they read.
         n_numbers: Length of a row.
@@ -194,22 +196,14 @@ class Sensors:
         """
         self.body, self.spec, self.objects = body, spec, objects
         self.joint_indices = [joint.index for joint in joints]
-        self._efforts = spec.efforts
-        self._read_joints = simulation.joint_reader(body, self.joint_indices)
-        self._read_pose = simulation.bind(pybullet.getBasePositionAndOrientation)
-        self._read_velocity = simulation.bind(pybullet.getBaseVelocity)
-        self._read_links = simulation.bind(pybullet.getLinkStates)
-        self._read_contacts = simulation.bind(pybullet.getContactPoints)
+        self._read_joints = simulation.joint_reader(body, self.joint_indices, spec.efforts)
         links = simulation.links(body)
         names = [(name, name) for name in links]
         self.links, self.contact_links = (
             [] if pattern is None else matching(f"sensors.{field}", pattern, names, "link")
             for field, pattern in (("links", spec.links), ("contacts", spec.contacts))
         )
-        self._contact_columns = {links[name]: i for i, name in enumerate(self.contact_links)}
-        self._forward = 0 if spec.links_as_left else 1
-        entries = (0, 1, 6, 7) if spec.links_as_left else (4, 5, 6, 7)
-        self._link_columns = [itemgetter(entry) for entry in entries]
+        self.contact_indices = [links[name] for name in self.contact_links]
         indices = [links[name] for name in self.links]
         self.base_is_link = indices[:1] == [-1]
         self.link_indices = indices[1:] if self.base_is_link else indices
@@ -223,28 +217,27 @@ class Sensors:
         if spec.efforts:
             shapes["joint_effort"] = (n_joints,)
         if spec.base:
-            self._parts.append(partial(self._body_row, [body]))
+            self._parts.append(_flat(_bodies(simulation, [body])))
             shapes |= _pose_shapes("base")
         if self.links:
-            self._parts.append(self._link_row)
+            self._parts.append(_flat(self._link_columns(simulation)))
             shapes |= _pose_shapes("link", len(self.links))
         if self.contact_links:
-            self._parts.append(self._contact_row)
+            self._parts.append(simulation.contact_reader(body, self.contact_indices))
             shapes["contact"] = (len(self.contact_links),)
         if spec.ranges is not None:
-            read_pose = partial(self._read_pose, body)
-            cast = simulation.bind(pybullet.rayTestBatch)
+            read_pose, cast = simulation.pose_reader(body), simulation.ray_caster()
             self._parts.append(RangeReader(spec.ranges, read_pose, cast).read)
             shapes["ranges"] = (spec.ranges.n_rays,)
         if objects:
-            self._parts.append(partial(self._body_row, objects))
+            self._parts.append(_flat(_bodies(simulation, objects)))
             shapes |= _pose_shapes("object", len(objects))
         self.n_numbers = 0
         self._fields: list[tuple[str, int, int, tuple[int, ...]]] = []
         for name, shape in shapes.items():
             start, self.n_numbers = self.n_numbers, self.n_numbers + prod(shape)
             self._fields.append((name, start, self.n_numbers, shape[:-1] and shape))
-        # At a reset Bullet still has the last contacts and efforts.
+        # At a reset an engine still has the last contacts and efforts.
         self._stale = [f[1:3] for f in self._fields if f[0] in ("contact", "joint_effort")]
         self.partners: list[tuple[Sensors, slice]] = []
         for partner in partners:
@@ -255,23 +248,17 @@ class Sensors:
         self._joints_alone = not self._parts and not spec.efforts
         self._first, self._second = slice(n_joints), slice(n_joints, None)
 
-    @property
-    def contact_indices(self) -> list[int]:
-        """Indices of the links whose contacts are read."""
-        return list(self._contact_columns)
+    def _link_columns(self, simulation: Simulation) -> Columns:
+        base = _bodies(simulation, [self.body])
+        if not self.link_indices:
+            return base
+        as_left = self.spec.links_as_left
+        links = simulation.link_reader(self.body, self.link_indices, as_left)
+        return _side_by_side(links, base) if self.base_is_link else links
 
     def read(self) -> list[float]:
         """Return one row of numbers of this world."""
-        joints = self._read_joints()
-        row, velocities = [], []
-        for position, velocity, _, _ in joints:
-            row.append(position)
-            velocities.append(velocity)
-        row += velocities
-        if self._joints_alone:
-            return row
-        if self._efforts:
-            row += [joint[3] for joint in joints]
+        row = self._read_joints()
         for part in self._parts:
             row += part()
         return row
@@ -305,39 +292,29 @@ class Sensors:
         partners = tuple(one.state(rows[..., span]) for one, span in self.partners)
         return StateOfMany(**fields, memory=memory, image=image, partners=partners)
 
-    def _poses(self, bodies: list[int]) -> list[list[float]]:
-        """Return positions, orientations, velocities and angular velocities, each in a row."""
-        read = ((*self._read_pose(body), *self._read_velocity(body)) for body in bodies)
-        return [list(chain(*column)) for column in zip(*read, strict=True)]
 
-    def _body_row(self, bodies: list[int]) -> list[float]:
-        return list(chain(*self._poses(bodies)))
+def _bodies(simulation: Simulation, bodies: Sequence[int]) -> Columns:
+    readers = [(simulation.pose_reader(body), simulation.velocity_reader(body)) for body in bodies]
 
-    def _link_row(self) -> list[float]:
-        states: Sequence[Any] = ()
-        if self.link_indices:
-            # Without forward kinematics the poses would be those before the last step.
-            states = self._read_links(
-                self.body,
-                self.link_indices,
-                computeLinkVelocity=1,
-                computeForwardKinematics=self._forward,
-            )
-        columns = self._poses([self.body]) if self.base_is_link else [[], [], [], []]
-        row: list[float] = []
-        for column, entry in zip(columns, self._link_columns, strict=True):
-            row += column
-            row.extend(chain.from_iterable(map(entry, states)))
-        return row
+    def read() -> list[list[float]]:
+        reads = ((*pose(), *velocity()) for pose, velocity in readers)
+        return [list(chain(*column)) for column in zip(*reads, strict=True)]
 
-    def _contact_row(self) -> list[float]:
-        touched = [0.0] * len(self.contact_links)
-        for point in self._read_contacts(self.body):
-            # Of a contact, the first body need not be the one that was asked for.
-            link = point[3] if point[1] == self.body else point[4]
-            if point[1] != point[2] and link in self._contact_columns:
-                touched[self._contact_columns[link]] = 1.0
-        return touched
+    return read
+
+
+def _side_by_side(links: Columns, base: Columns) -> Columns:
+    """Return what reads a base and its links, in this order."""
+
+    def read() -> list[list[float]]:
+        of_links = links()
+        return [one + others for one, others in zip(base(), of_links, strict=True)]
+
+    return read
+
+
+def _flat(read: Columns) -> Callable[[], list[float]]:
+    return lambda: list(chain.from_iterable(read()))
 
 
 def _pose_shapes(of: str, *count: int) -> dict[str, tuple[int, ...]]:

@@ -16,10 +16,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.distributions import read_number
+from robots.engines import BULLET
 
 if TYPE_CHECKING:
     from robots.conditions import Conditions
     from robots.randomization import Randomizer
+    from robots.sensors import State
     from robots.world import World
 
 _KEYS = ("env", "step_s", "start", "actions", "readings", "np_random", "np_random_seed")
@@ -52,6 +54,7 @@ class ExactState(gymnasium.Env[Any, Any]):
     world: World
     episode: Episode
     readings: list[float]
+    state: State
     conditions: Conditions | None
 
     def begin(self) -> None:
@@ -76,7 +79,8 @@ class ExactState(gymnasium.Env[Any, Any]):
     def state_dict(self) -> dict[str, Any]:
         """Return the exact state between two steps, as plain data that shares nothing with it.
 
-        The state is the generator at the start of the episode and the actions since. Bullet keeps
+        The state is the generator at the start of the episode and the actions since, and the
+        physics of an engine that gives it, so that no action has to be replayed. Bullet keeps
         contacts, and the impulses that start its next solution of them, where Python cannot set
         them, and returns the pose of a free base rounded: only a replay of the episode restores
         all of it bit for bit.
@@ -101,7 +105,44 @@ class ExactState(gymnasium.Env[Any, Any]):
             "np_random": self.np_random.bit_generator.state,
             "np_random_seed": self.np_random_seed,
             **({} if randomizer is None else {"randomization": randomizer.progress()}),
+            **self._of_engine(),
         }
+
+    def _of_engine(self) -> dict[str, Any]:
+        """Return what the state of an engine other than Bullet has in addition."""
+        simulation = self.world.simulation
+        if simulation.engine == BULLET:
+            return {}
+        found: dict[str, Any] = {"engine": simulation.engine}
+        physics = simulation.exact_state()
+        if physics is not None and self.episode.start is not None:
+            found["physics"] = np.array(physics, np.float64)
+            found["running"] = {
+                "num_steps": self.episode.num_steps,
+                "terms": dict(self.episode.terms),
+                "memory": _numbers(self.state.memory),
+                "conditions": {} if self.conditions is None else self.conditions.progress(),
+            }
+        return found
+
+    def _continue(self, parts: Mapping[str, Any]) -> None:
+        """Go on, in an episode that has just begun, where the state of an engine was given."""
+        running, sensors = parts["running"], self.world.sensors
+        self.world.simulation.load_exact_state(parts["physics"])
+        n_exact = 2 * len(sensors.joint_indices)
+        self.readings = parts["readings"]
+        if sensors.read()[:n_exact] != self.readings[:n_exact]:
+            raise _differs(self, "The joints")
+        try:
+            memory = like(self.state.memory, running["memory"])
+            if self.conditions is not None:
+                self.conditions.resume(running["conditions"])
+        except (KeyError, ValueError) as error:
+            raise _differs(self, "The memory") from error
+        self.state = sensors.state(self.readings, memory, self.world.image())
+        self.episode.actions = [np.asarray(action).tolist() for action in parts["actions"]]
+        self.episode.num_steps = running["num_steps"]
+        self.episode.terms = dict(running["terms"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``state_dict`` returned, in place of a ``reset``.
@@ -124,14 +165,13 @@ class ExactState(gymnasium.Env[Any, Any]):
             self.np_random.bit_generator.state = parts["start"]["np_random"]
             self._np_random_seed = parts["start"]["np_random_seed"]
             self.begin()
-            for action in parts["actions"]:
-                self.step(action)
-            if self.readings != parts["readings"]:
-                raise InexactStateError(
-                    f"After {len(parts['actions'])} steps the sensors of {type(self).__name__} "
-                    "read otherwise than when its state was saved. Use the same arguments, "
-                    "library versions and kind of processor."
-                )
+            if "running" in parts:
+                self._continue(parts)
+            else:
+                for action in parts["actions"]:
+                    self.step(action)
+                if self.readings != parts["readings"]:
+                    raise _differs(self, f"After {len(parts['actions'])} steps the sensors")
         if randomizer is not None and progress is not None:
             randomizer.forced_level = progress["next_level"]
         self.np_random.bit_generator.state = parts["np_random"]
@@ -157,7 +197,18 @@ class ExactState(gymnasium.Env[Any, Any]):
 def _read_state(env: Any, state: object) -> dict[str, Any]:
     """Return the parts of a state that ``env.state_dict`` may have returned; change nothing."""
     further = () if env.randomizer is None else ("randomization",)
-    parts = _read_entries("state", state, (*_KEYS, *further))
+    engine = env.simulation.engine
+    saved = state.get("engine", BULLET) if isinstance(state, Mapping) else engine
+    if saved != engine:
+        raise ValueError(
+            f"The state is of engine={saved!r}, and this environment has engine={engine!r}: an "
+            "episode does not go on in another one. Set the engine, or begin a new episode."
+        )
+    named = () if engine == BULLET else ("engine",)
+    physics = env.simulation.exact_state() if named else None
+    has_begun = isinstance(state, Mapping) and state.get("start") is not None
+    running = ("physics", "running") if physics is not None and has_begun else ()
+    parts = _read_entries("state", state, (*_KEYS, *further, *named, *running))
     for name, own in (("env", type(env).__name__), ("step_s", env.simulation.step_s)):
         if type(parts[name]) is not type(own) or parts[name] != own:
             raise _wrong(f"{name}={parts[name]!r} differs from this environment's {own!r}.")
@@ -172,6 +223,11 @@ def _read_state(env: Any, state: object) -> dict[str, Any]:
         "readings": readings,
         **_read_generator("", parts, env.np_random),
     }
+    if running:
+        found["physics"] = _read_array("physics", parts["physics"], 1)
+        if physics is not None and found["physics"].shape != physics.shape:
+            raise _wrong(f"physics of {len(found['physics'])} numbers must be of {len(physics)}.")
+        found["running"] = _read_running(env, parts["running"])
     if further:
         where, levels = "randomization", ("level", "next_level")
         drawn = _read_entries(where, parts[where], ("episodes", *levels))
@@ -182,6 +238,47 @@ def _read_state(env: Any, state: object) -> dict[str, Any]:
                 level = read_number(f"{where}.{name}", level, 0.0, 1.0)
             found[where][name] = level
     return found
+
+
+def _read_running(env: Any, value: object) -> dict[str, Any]:
+    parts = _read_entries("running", value, ("num_steps", "terms", "memory", "conditions"))
+    terms = _read_entries("running.terms", parts["terms"], env.term_names)
+    found: dict[str, Any] = {
+        "num_steps": _read_whole("running.num_steps", parts["num_steps"], 0),
+        "terms": {n: read_number(f"running.terms.{n}", x, -np.inf) for n, x in terms.items()},
+    }
+    for name in ("memory", "conditions"):
+        if not isinstance(parts[name], Mapping):
+            raise _wrong(f"running.{name}={parts[name]!r} must be a mapping.")
+        found[name] = {
+            key: _read_array(f"running.{name}.{key}", one) for key, one in parts[name].items()
+        }
+    return found
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
+    return {name: np.array(value, np.float64) for name, value in values.items()}
+
+
+def like(own: Mapping[str, Any], saved: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    """Return saved numbers as the entries of a mapping that has them now, in kind and shape.
+
+    Raises:
+        KeyError: If one is missing.
+        ValueError: If one has another shape.
+    """
+    found: dict[str, Any] = {}
+    for name, value in own.items():
+        kept = saved[name].reshape(np.shape(value)).astype(np.asarray(value).dtype)
+        found[name] = kept if isinstance(value, np.ndarray) else kept.item()
+    return found
+
+
+def _differs(env: Any, what: str) -> InexactStateError:
+    return InexactStateError(
+        f"{what} of {type(env).__name__} read otherwise than when its state was saved. Use the "
+        "same arguments, library versions and kind of processor."
+    )
 
 
 def _wrong(problem: str) -> ValueError:
@@ -247,14 +344,15 @@ def _read_actions(space: spaces.Space[Any], value: object, at_most: int) -> list
     return list(actions)
 
 
-def _read_array(where: str, value: object, ndim: int) -> NDArray[np.float64]:
-    """Return an array of finite numbers with so many dimensions."""
+def _read_array(where: str, value: object, ndim: int | None = None) -> NDArray[np.float64]:
+    """Return an array of finite numbers, with so many dimensions if that is given."""
     try:
         array = np.array(value)
     except ValueError:  # Lists of unequal length.
         array = np.array(None)
     # Other types would be parsed from text.
     is_numeric = array.dtype in (np.float64, np.int64)
-    if not is_numeric or array.ndim != ndim or not np.isfinite(array).all():
-        raise _wrong(f"{where}={value!r} must be finite numbers with {ndim} dimensions.")
+    if not is_numeric or ndim not in (None, array.ndim) or not np.isfinite(array).all():
+        many = "" if ndim is None else f" with {ndim} dimensions"
+        raise _wrong(f"{where}={value!r} must be finite numbers{many}.")
     return array.astype(np.float64)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Quaternion, Vector3
@@ -84,7 +83,7 @@ class TerrainSpec:
         """Return the heights [m] from 0 to ``roughness_m``, rows along y, shape (n, n)."""
         rng = np.random.default_rng(self.seed)
         unit = rng.random((self.n_points, self.n_points), np.float32).astype(np.float64)
-        # Bullet puts the body's origin midway between the lowest and the highest point.
+        # An engine puts the body's origin midway between the lowest and the highest point.
         unit.flat[:2] = 0.0, 1.0
         return self.roughness_m * unit
 
@@ -101,18 +100,7 @@ class Terrain:
         """Load the field, with its highest points at height 0."""
         self._spec = spec
         self.heights = spec.heights()
-        count = spec.n_points
-        shape = simulation.bind(pybullet.createCollisionShape)(
-            pybullet.GEOM_HEIGHTFIELD,
-            meshScale=(spec.cell_m, spec.cell_m, 1.0),
-            heightfieldData=self.heights.ravel().tolist(),
-            numHeightfieldRows=count,
-            numHeightfieldColumns=count,
-        )
-        self.body: int = simulation.bind(pybullet.createMultiBody)(0, shape)
-        simulation.bind(pybullet.changeVisualShape)(
-            self.body, -1, rgbaColor=(0.62, 0.66, 0.60, 1.0)
-        )
+        self.body = simulation.add_heights(self.heights, spec.cell_m, (0.62, 0.66, 0.60, 1.0))
         simulation.reset_base(self.body, *self.pose_of(0.0, 0.0, 0.0))
 
     def draw(self, rng: np.random.Generator) -> GroundPose:

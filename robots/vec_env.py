@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from robots.conditions import check_limits_of_worlds, info_of
 from robots.elementary import clip
+from robots.engines import stepper
 from robots.env import BaseRobotEnv
-from robots.native import stepper
 from robots.safety import REASON, Broken
 from robots.sensors import State
 from robots.transition import Transition
@@ -56,7 +56,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(first.observation_space, self.num_envs)
         self.action_space = batch_space(first.action_space, self.num_envs)
         self._worlds = [env.world for env in self.envs]
-        self._step_physics = stepper(self._worlds)
+        self._step_physics = stepper(first.simulation.engine)(self._worlds)
         self._task = first.task
         self._choices = first.discrete_actions
         self._max_steps = first.max_episode_steps

@@ -1,20 +1,18 @@
 """A world: a simulation with one robot or several, a ground, objects and sensors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
 
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Colour, Quaternion, Vector3
-from robots.client import Physics, load_egl
 from robots.drives import JoinedDrive
-from robots.pictures import camera_image
+from robots.engines import make_simulation
 from robots.robot import ActionMode, InitialState, Robot, RobotSpec
 from robots.sensors import Floats, Sensors, State
-from robots.simulation import Simulation
+from robots.simulation import Physics, Pose, Shape
 from robots.terrain import Terrain, TerrainSpec
 
 Rows = NDArray[np.float64]
@@ -26,7 +24,7 @@ _APART_M = 1000.0
 class ObjectSpec:
     """A free body that is neither robot nor ground, such as a cube to push."""
 
-    shape: Literal["box", "sphere", "cylinder"] = "box"
+    shape: Shape = "box"
     """Its form."""
     size: Vector3 = (0.02, 0.02, 0.02)
     """Half the edges of a box; radius, unused, unused of a sphere; radius, length, unused [m]."""
@@ -66,7 +64,7 @@ class World:
 
     Attributes:
         spec: What it was made of, its first robot excluded.
-        simulation: The PyBullet world.
+        simulation: Its physics.
         robot: The robot.
         robots: The same, and its partners.
         ground: Id of the ground's body, or None.
@@ -81,6 +79,7 @@ class World:
         spec: WorldSpec,
         robot: RobotSpec,
         *,
+        engine: str | None = None,
         gui: bool = False,
         renderer: str = "tiny",
         draws: bool = True,
@@ -90,23 +89,22 @@ class World:
         Args:
             spec: Surroundings and time.
             robot: The robot to load.
+            engine: Name of the physics engine; see ``robots.engines.make_simulation``.
             gui: Open a window.
             renderer: Renderer of images, "tiny" or "egl".
             draws: Whether images are drawn; see ``Simulation``.
 
         Raises:
-            ValueError: If the renderer is unknown, or the robot is not valid.
+            ValueError: If the engine or the renderer is unknown, or the robot is not valid.
+            EngineError: If the engine is not installed.
             RendererError: If EGL is requested where there is none.
         """
-        if renderer not in ("tiny", "egl"):
-            raise ValueError(f"renderer={renderer!r} is unknown. Use 'tiny' or 'egl'.")
         self.spec, self._robot_spec = spec, robot
         torques = robot.action_mode == ActionMode.TORQUE
-        self.simulation = Simulation(spec, hold_torques=torques, gui=gui)
-        self.simulation.draws = draws
+        self.simulation = make_simulation(
+            engine, spec, hold_torques=torques, gui=gui, draws=draws, renderer=renderer
+        )
         try:
-            if renderer == "egl" and not gui:
-                load_egl(self.simulation)
             self.terrain: Terrain | None = None
             self.ground = self._lay_ground(spec)
             self.robots = [Robot(self.simulation, one) for one in (robot, *spec.partners)]
@@ -121,15 +119,14 @@ class World:
             self.simulation.close()
             raise
         self._camera = robot.sensors.camera
-        self._poses: dict[int, tuple[Vector3, Quaternion]] = {}
-        self._forget_contacts = self.simulation.bind(pybullet.performCollisionDetection)
+        self._poses: dict[int, Pose] = {}
 
     def _make_sensors(self, specs: tuple[RobotSpec, ...]) -> Sensors:
         """Return the sensors of the first robot, which read the objects and the partners too."""
         if len({one.action_mode == ActionMode.TORQUE for one in specs}) > 1:
             raise ValueError(
                 f"action_mode={[str(one.action_mode) for one in specs]}: torques cannot share a "
-                "world with other modes, since Bullet forgets them after every physics step. "
+                "world with other modes, since they are held over a step and motors are not. "
                 "Choose torque for all robots or for none."
             )
         parts = [(one.body, one.joints) for one in self.robots]
@@ -141,7 +138,7 @@ class World:
 
     def copy(self) -> "World":
         """Return a world made alike, as it was before anything happened; for physics alone."""
-        return World(self.spec, self._robot_spec, draws=False)
+        return World(self.spec, self._robot_spec, engine=self.simulation.engine, draws=False)
 
     def save(self) -> None:
         """Make the present poses those in which episodes start that draw no others.
@@ -153,8 +150,7 @@ class World:
         simulation = self.simulation
         robots = [one.body for one in self.robots if one.free_base]
         bodies = [*self.objects, *self.obstacles, *robots]
-        read = simulation.bind(pybullet.getBasePositionAndOrientation)
-        self._poses = {body: read(body) for body in bodies}
+        self._poses = {body: simulation.pose_reader(body)() for body in bodies}
         for number, (body, (_, orientation)) in enumerate(self._poses.items(), start=1):
             simulation.reset_base(body, (0.0, 0.0, _APART_M * number), orientation)
         simulation.save()
@@ -163,7 +159,7 @@ class World:
         """Restore the nominal state, place robot and objects, and read the sensors."""
         self.simulation.restore()
         if self._poses or self.ground is not None:
-            self._forget_contacts()
+            self.simulation.forget_contacts()
         for index, (body, pose) in enumerate(self._poses.items()):
             position, orientation = pose
             obstacle = index - len(self.objects)
@@ -193,7 +189,7 @@ class World:
 
     def image(self) -> NDArray[np.uint8] | None:
         """Return what the robot's camera sees, shape (height, width, 3); None without one."""
-        return None if self._camera is None else camera_image(self.simulation, self._camera)
+        return None if self._camera is None else self.simulation.picture(self._camera)
 
     def _lay_ground(self, spec: WorldSpec) -> int | None:
         if spec.ground_friction is None:
@@ -201,44 +197,25 @@ class World:
         if spec.terrain is not None:
             self.terrain = Terrain(self.simulation, spec.terrain)
             ground = self.terrain.body
-        elif spec.ground_file.endswith(".sdf"):
-            ground = self.simulation.load_sdf(spec.ground_file)[0]
         else:
-            ground = self.simulation.load_urdf(spec.ground_file)
-        surface = {"lateralFriction": spec.ground_friction}
-        if spec.ground_restitution is not None:
-            surface["restitution"] = spec.ground_restitution
-        self.simulation.change_dynamics(ground, -1, **surface)
+            ground = self.simulation.load_ground(spec.ground_file)
+        self.simulation.set_friction(ground, -1, spec.ground_friction, spec.ground_restitution)
         return ground
 
     def _add(self, item: ObjectSpec) -> int:
-        radius, height, _ = item.size
-        shapes: dict[str, tuple[int, dict[str, Any]]] = {
-            "box": (pybullet.GEOM_BOX, {"halfExtents": item.size}),
-            "sphere": (pybullet.GEOM_SPHERE, {"radius": radius}),
-            "cylinder": (pybullet.GEOM_CYLINDER, {"radius": radius, "height": height}),
-        }
-        kind, collision = shapes[item.shape]
-        # A visual shape calls the height of a cylinder its length.
-        visual = {"length" if name == "height" else name: v for name, v in collision.items()}
-        bind = self.simulation.bind
-        body: int = bind(pybullet.createMultiBody)(
-            baseMass=item.mass_kg,
-            baseCollisionShapeIndex=bind(pybullet.createCollisionShape)(kind, **collision),
-            baseVisualShapeIndex=bind(pybullet.createVisualShape)(
-                kind, rgbaColor=item.colour, **visual
-            ),
-            basePosition=item.position,
-            baseOrientation=item.orientation,
+        return self.simulation.add_object(
+            item.shape,
+            item.size,
+            mass_kg=item.mass_kg,
+            position=item.position,
+            orientation=item.orientation,
+            friction=item.friction,
+            colour=item.colour,
         )
-        self.simulation.change_dynamics(
-            body, -1, lateralFriction=item.friction, linearDamping=0, angularDamping=0
-        )
-        return body
 
 
 def step_worlds(worlds: Sequence[World], targets: Floats) -> Rows:
-    """Step many worlds in turn and read their sensors; ``robots.native`` does it in one call.
+    """Step many worlds in turn and read their sensors; an engine may do it in one call.
 
     Args:
         worlds: n worlds.
@@ -249,6 +226,11 @@ def step_worlds(worlds: Sequence[World], targets: Floats) -> Rows:
     """
     rows = [world.step(row) for world, row in zip(worlds, targets.tolist(), strict=True)]
     return np.array(rows, np.float64)
+
+
+def in_turn(worlds: Sequence[World]) -> Callable[[Floats], Rows]:
+    """Return ``step_worlds`` for some worlds."""
+    return partial(step_worlds, worlds)
 
 
 class TeamDrive(JoinedDrive):

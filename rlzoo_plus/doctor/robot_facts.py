@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pybullet
 
 from robots.drives import Drive, EndEffectorDrive, JoinedDrive, TorqueDrive, WrappedDrive
 from robots.env import BaseRobotEnv
 
-# The mass that PyBullet gives to links without <inertial>.
-_MADE_UP_MASS_KG = 1.0
-# And their moments of inertia: as of the file, or as computed from no shape.
-_MADE_UP_INERTIAS = ((1.0, 1.0, 1.0), (2e-6 / 3,) * 3)
 # Share of the way back to its limit that a joint outside of it is pushed in a step.
 _PUSHED_SHARE = 0.05
 # Deeper than this and the first step pushes the robot out of the ground.
 _DEEPEST_START_M = 0.002
 _HIGHEST_START_M = 0.1
 _MOST_NAMED = 5
-_FAR_M = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,14 +58,8 @@ def robot_facts(env: BaseRobotEnv) -> RobotFacts:
     links = env.simulation.links(env.robot.body)
     dynamics = env.simulation.link_dynamics(env.robot.body)
     masses = {name: dynamics[index].mass_kg for name, index in links.items()}
-    shape_data = env.simulation.bind(pybullet.getCollisionShapeData)
-    made_up = [
-        name
-        for name, index in links.items()
-        if masses[name] == _MADE_UP_MASS_KG
-        and dynamics[index].inertia in _MADE_UP_INERTIAS
-        and not shape_data(env.robot.body, index)
-    ]
+    made_up = env.simulation.made_up_links(env.robot.body)
+    ground = env.world.ground
     drive = type(_drives(env.robot.drive)[0]).__name__.removesuffix("Drive")
     facts = RobotFacts(
         joints=_joints(env),
@@ -82,7 +69,7 @@ def robot_facts(env: BaseRobotEnv) -> RobotFacts:
         step_s=env.simulation.step_s,
         episode_steps=env.max_episode_steps,
         weights=dict(env.task.weights),
-        clearance_m=_clearance(env),
+        clearance_m=None if ground is None else env.simulation.clearance_m(env.robot.body, ground),
         notes=[],
     )
     facts.notes.extend(_notes(facts, made_up, _pushed_back(env, facts.joints)))
@@ -139,8 +126,6 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
     leaders = {one.joint: one.leader for one in robot.mimic}
     rows = []
     for joint in env.simulation.movable_joints(robot.body):
-        info = env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)
-        slides = info[2] == pybullet.JOINT_PRISMATIC
         drive, number = driven.get(joint.index, (None, 0))
         motors = None if drive is None else drive.motors
         # The end effector's scale is one of displacements.
@@ -152,8 +137,8 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
         rows.append(
             JointRow(
                 name=joint.name,
-                kind="prismatic" if slides else "revolute",
-                unit="m" if slides else "rad",
+                kind="prismatic" if joint.slides else "revolute",
+                unit="m" if joint.slides else "rad",
                 limits=(joint.lower, joint.upper) if joint.lower <= joint.upper else None,
                 rest=read.get(joint.index),
                 max_force=motors.max_force[number] if motors else joint.max_force,
@@ -162,30 +147,10 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
                 use="driven" if motors else use,
             )
         )
-    return rows + _rows_of_more_axes(env)
-
-
-def _rows_of_more_axes(env: BaseRobotEnv) -> list[JointRow]:
-    """Return the joints with more than one axis, which PyBullet moves and no action drives."""
-    bind, body = env.simulation.bind, env.robot.body
-    infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
-    kinds = {pybullet.JOINT_PLANAR: "planar", pybullet.JOINT_SPHERICAL: "spherical"}
-    return [
-        JointRow(info[1].decode(), kinds[info[2]], "rad", info[10])
-        for info in infos
-        if info[2] in kinds
+    return rows + [
+        JointRow(joint.name, kind, "rad", joint.max_force)
+        for joint, kind in env.simulation.further_joints(robot.body)
     ]
-
-
-def _clearance(env: BaseRobotEnv) -> float | None:
-    """Return the distance from the ground to the lowest point of the robot [m]."""
-    if env.world.ground is None:
-        return None
-    env.simulation.bind(pybullet.performCollisionDetection)()
-    points: Any = env.simulation.bind(pybullet.getClosestPoints)(
-        env.robot.body, env.world.ground, _FAR_M
-    )
-    return min((float(point[8]) for point in points), default=None)
 
 
 def _notes(facts: RobotFacts, made_up: list[str], outside: list[str]) -> list[str]:

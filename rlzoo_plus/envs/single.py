@@ -41,6 +41,7 @@ from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.given import given, is_given
 from rlzoo_plus.registry import import_user_module, where_raised
+from robots.engines import ENGINES, EngineError, chosen_engine
 from robots.quiet import native_output_hidden
 
 # Arguments of `gymnasium.make` that the manager itself sets.
@@ -198,12 +199,20 @@ def import_packages(spec: EnvConfig) -> None:
     robots.register_robots()
     register_without_velocities()
     # PyBullet prints its build time when it is imported.
-    early = ["pybullet"] if spec.id.startswith("robots/") else []
+    early = [_engine_of(spec)] if spec.id.startswith("robots/") else []
     for name in [*early, *spec.packages]:
         extra = EXTRAS.get(name.partition(".")[0])
         install = None if extra is None else f"Install it: pip install 'rlzoo-plus[{extra}]'"
         with native_output_hidden():
             import_user_module("env.packages", name, install)
+
+
+def _engine_of(spec: EnvConfig) -> str:
+    """Return the package of the physics engine of one of our robots."""
+    try:
+        return ENGINES[chosen_engine(spec.kwargs.get("engine"))].package
+    except (EngineError, ValueError) as error:
+        raise ConfigError(f"env.id={spec.id} cannot be made: {error}") from error
 
 
 def _check_render_mode(env_id: str, metadata: Any, options: dict[str, Any]) -> None:
@@ -234,7 +243,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
                 _check_render_mode(spec.id, getattr(creator, "metadata", None), options)
                 options = with_sequences(creator, options)
             if sys.modules.get("pybullet") is not None:
-                from robots.memory import keep_worlds_small
+                from robots.engines.bullet.memory import keep_worlds_small
 
                 keep_worlds_small()
             made: Any = spec.id if made_by is None else EnvSpec(spec.id, entry_point=made_by)

@@ -22,6 +22,7 @@ _SUITES = {
     "MetricContract": "metric_contract",
     "TrackerContract": "tracker_contract",
     "RunContract": "run_contract",
+    "EngineContract": "engine_contract",
     "EnvironmentContract": "robot_contract",
     "RobotContract": "robot_contract",
     "NetworkContract": "run_contract",

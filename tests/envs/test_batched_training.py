@@ -8,7 +8,7 @@ from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.batching import ENOUGH
 from rlzoo_plus.training.exp_manager import ExpManager
-from robots.plugin import SWITCH
+from robots.engines.compiling import SWITCH
 
 pytestmark = pytest.mark.training
 

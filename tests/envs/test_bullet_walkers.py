@@ -16,7 +16,8 @@ from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.training.resume.env_state import capture_envs, restore_envs
-from robots import native
+from robots.engines import compiling
+from robots.engines.bullet import native
 
 pytestmark = [
     needs_plugin,
@@ -200,7 +201,7 @@ def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog, bullet_kinds):
         return real(kind, 2) if kind == native.STEP else real(kind, *numbers)
 
     monkeypatch.setattr(native, "part", slightly_other)
-    monkeypatch.setattr(native, "_SAID", set())
+    monkeypatch.setattr(compiling, "_SAID", set())
     monkeypatch.setattr(bullet_kinds, "_same", {})
     one = make_env(config_of("hopper_bullet").env)
     assert "other numbers" in batch_problem(one)

@@ -49,9 +49,10 @@ def test_an_environment_of_gymnasium_is_inspected(tmp_path):
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (("train", "algo=ppo", "env=cartpole_bullet"), "bullet"),
+        (("train", "algo=ppo", "env=cartpole_bullet", "env.kwargs.engine=bullet"), "bullet"),
         (("train", "algo=ppo", "env=panda_reach"), "panda"),
-        (("inspect", "env=cartpole_bullet"), "bullet"),
+        (("inspect", "env=cartpole_bullet", "env.kwargs.engine=bullet"), "bullet"),
+        (("new-robot", "mine", "--urdf", "r2d2.urdf"), "bullet"),
     ],
 )
 def test_a_robot_names_the_extra_that_brings_pybullet(words, extra, tmp_path):

@@ -39,10 +39,10 @@ def run_python():
     environ = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     environ["PYTHONPATH"] = str(root)
 
-    def run(code):
+    def run(code, **variables):
         return subprocess.run(
             [sys.executable, "-c", code],
-            env=environ,
+            env=environ | variables,
             cwd=root,
             capture_output=True,
             text=True,

@@ -9,7 +9,7 @@ from continuing import between_posts, episode
 from support.native import needs_plugin
 
 from robots.avoiding import ASIDE_M, RADIUS_M, RANGE_M, DriveBetweenPosts, Footprint
-from robots.native import NativeWorlds
+from robots.engines.bullet.native import NativeWorlds
 from robots.sensors import State
 from robots.vec_env import RobotVecEnv
 

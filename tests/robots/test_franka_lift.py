@@ -5,6 +5,8 @@ import pytest
 from continuing import episode
 from support.native import needs_plugin
 
+from robots.engines.bullet.native import program_of
+from robots.engines.bullet.simulation import BulletSimulation
 from robots.franka_lift import (
     CUBE_HALF_EDGE_M,
     GOAL_HEIGHT_M,
@@ -12,9 +14,7 @@ from robots.franka_lift import (
     FrankaLiftEnv,
     FrankaLiftTask,
 )
-from robots.native import program_of
 from robots.robot import Robot, RobotSpec
-from robots.simulation import Simulation
 
 ENVS = [FrankaLiftEnv]
 
@@ -94,7 +94,7 @@ def test_the_gripper_is_commanded_natively(env):
 
 
 def test_a_gripper_of_joints_without_limits_is_refused():
-    simulation = Simulation()
+    simulation = BulletSimulation()
     spec = RobotSpec("husky/husky.urdf", action_scale=1.0, gripper=".*_wheel")
     with pytest.raises(ValueError, match="the fingers need limits"):
         Robot(simulation, spec)

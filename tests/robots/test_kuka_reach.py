@@ -96,13 +96,13 @@ def test_each_entry_of_an_action_turns_its_own_joint(env):
 
 
 def test_motors_keep_to_the_data_sheet_whatever_the_actions(env):
-    read = env.simulation.joint_reader(env.robot.body, env.robot.drive.motors.indices)
+    read = env.simulation.joint_reader(env.robot.body, env.robot.drive.motors.indices, True)
     seen = []
 
     def step():
         for _ in range(6):
             env.simulation.substep()
-            seen.append([(joint[1], joint[3]) for joint in read()])
+            seen.append(np.reshape(read(), (3, 7))[1:])
 
     env.simulation.step = step
     rng = np.random.default_rng(0)
@@ -112,7 +112,7 @@ def test_motors_keep_to_the_data_sheet_whatever_the_actions(env):
             action = np.sign(rng.uniform(-1, 1, 7))
             for _ in range(10):
                 env.step(action)
-    velocity, torque = np.abs(seen).transpose(2, 0, 1)
+    velocity, torque = np.abs(seen).transpose(1, 0, 2)
     assert (torque <= TORQUES_N_M).all()
     # A motor at its greatest torque cannot keep its neighbours from turning its joint.
     assert (np.percentile(velocity, 99, axis=0) <= 1.05 * np.array(SPEEDS_RAD_S)).all()

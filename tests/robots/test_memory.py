@@ -10,9 +10,9 @@ import pybullet
 import pytest
 from support.native import WHY_NOT
 
-from robots import memory
+from robots.engines.bullet import memory
+from robots.engines.bullet.plugin import get_plugin
 from robots.half_cheetah import HalfCheetahEnv
-from robots.plugin import get_plugin
 
 LINUX = Path("/proc/self/maps").exists()
 needs_plugin = pytest.mark.skipif(bool(WHY_NOT) or not LINUX, reason="needs Linux and the plugin")
@@ -30,7 +30,7 @@ def test_worlds_take_half_of_the_memory_or_less():
     taken = """
         import pybullet
         from pathlib import Path
-        from robots import memory
+        from robots.engines.bullet import memory
         def resident():
             return int(Path("/proc/self/statm").read_text().split()[1])
         connect()  # the first one loads libraries
@@ -53,7 +53,7 @@ def test_worlds_of_other_packages_are_small_too():
         make_env(load(["env=hopper_bullet"]).env)
         import pybullet
         from pybullet_utils.bullet_client import BulletClient
-        from robots import memory
+        from robots.engines.bullet import memory
         print(pybullet.connect is memory.connect, BulletClient(pybullet.DIRECT)._client)
     """)
     assert found[-2:] == ["True", "0"]

@@ -20,10 +20,12 @@ from continuing import KUKA, husky
 from support.native import needs_plugin
 
 import robots
-from robots import native, plugin
 from robots.drives import PositionDrive
-from robots.native import NativeWorlds, stepper
-from robots.plugin import PluginError, get_plugin, require_private
+from robots.engines import compiling
+from robots.engines.bullet import native, plugin
+from robots.engines.bullet.native import NativeWorlds, stepper
+from robots.engines.bullet.plugin import get_plugin
+from robots.engines.compiling import PluginError, require_private
 from robots.ranges import RangeSensor
 from robots.robot import ActionMode, RobotSpec
 from robots.sensors import SensorSpec
@@ -129,11 +131,11 @@ def fresh(monkeypatch, tmp_path, cartpoles):
 
     The worlds come first: connecting them looks for the plugin, too.
     """
-    monkeypatch.setattr(native, "_SAID", set())
+    monkeypatch.setattr(compiling, "_SAID", set())
     monkeypatch.setattr(native, "_SAME", {})
-    monkeypatch.delenv(plugin.SWITCH, raising=False)
+    monkeypatch.delenv(compiling.SWITCH, raising=False)
     folder = tmp_path / "plugins"
-    monkeypatch.setenv(plugin.FOLDER, str(folder))
+    monkeypatch.setenv(compiling.FOLDER, str(folder))
     plugin._compiled_once.cache_clear()
     yield folder
     plugin._compiled_once.cache_clear()
@@ -320,14 +322,14 @@ def writable_by_others(patch, folder):
 
 def a_file_in_the_way(patch, folder):
     folder.touch()
-    patch.setenv(plugin.FOLDER, str(folder / "below"))
+    patch.setenv(compiling.FOLDER, str(folder / "below"))
 
 
 def homeless(patch, folder):
     def no_home():
         raise RuntimeError("Could not determine home directory.")
 
-    for name in (plugin.FOLDER, "XDG_CACHE_HOME"):
+    for name in (compiling.FOLDER, "XDG_CACHE_HOME"):
         patch.delenv(name, raising=False)
     patch.setattr(Path, "home", no_home)
 
@@ -376,7 +378,7 @@ def test_worlds_are_stepped_in_python_and_one_warning_says_why(
 
 
 def test_the_plugin_can_be_switched_off(monkeypatch, caplog, cartpoles):
-    monkeypatch.setenv(plugin.SWITCH, "0")
+    monkeypatch.setenv(compiling.SWITCH, "0")
     assert not is_native(stepper(cartpoles))
     assert not caplog.records
     with pytest.raises(PluginError, match="ROBOTS_NATIVE=0"):
@@ -399,17 +401,17 @@ class TestLibrary:
     @needs_plugin
     def test_what_a_crash_left_is_compiled_again(self, fresh):
         fresh.mkdir(mode=0o700)
-        path = fresh / f"worlds-{plugin.library_key(plugin._SOURCE)}.so"
+        path = fresh / f"worlds-{compiling.library_key(plugin._SOURCE)}.so"
         path.write_bytes(b"torn")
         assert get_plugin().path == path
         assert path.stat().st_size > 4
 
     def test_has_a_name_that_changes_with_the_source(self, monkeypatch, tmp_path):
-        before = plugin.library_key(plugin._SOURCE)
+        before = compiling.library_key(plugin._SOURCE)
         other = tmp_path / "worlds.c"
         other.write_text("// other")
         monkeypatch.setattr(plugin, "_SOURCE", other)
-        assert plugin.library_key(plugin._SOURCE) != before
+        assert compiling.library_key(plugin._SOURCE) != before
 
     @needs_plugin
     def test_a_library_that_others_can_write_is_not_loaded(self, fresh):
@@ -438,7 +440,7 @@ class TestLibrary:
     @needs_plugin
     def test_the_command_says_where_it_is_or_why_there_is_none(self, tmp_path):
         def run(**variables):
-            command = [sys.executable, "-m", "robots.plugin"]
+            command = [sys.executable, "-m", "robots.engines.bullet.plugin"]
             environ = os.environ | variables
             done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
             return done.stdout

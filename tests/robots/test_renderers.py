@@ -7,11 +7,10 @@ import numpy as np
 import pybullet
 import pytest
 
-from robots import client as egl
 from robots.camera import Camera
 from robots.cartpole import CartPoleBalance
+from robots.engines.bullet import client as egl
 from robots.env import BaseRobotEnv
-from robots.pictures import camera_image
 from robots.robot import RobotSpec
 from robots.sensors import SensorSpec
 
@@ -114,7 +113,7 @@ def test_an_own_robot_stands_on_a_floor_that_touches_nothing():
 def test_a_shadow_lies_on_the_floor_and_not_on_the_robot():
     env = OwnEnv()
     shaded = env.render().astype(int)
-    plain = camera_image(env.simulation, env.current_camera()).astype(int)
+    plain = env.simulation.picture(env.current_camera()).astype(int)
     dark = (plain - shaded).sum(axis=-1) > 60
     assert 0.002 < dark.mean() < 0.1
     assert np.array_equal(shaded[~dark], plain[~dark])

@@ -4,11 +4,11 @@ import numpy as np
 import pybullet
 import pytest
 
-from robots.client import Physics
+from robots.engines.bullet.simulation import BulletSimulation
 from robots.rewards import tolerance
 from robots.robot import ActionMode, InitialState, Robot, RobotSpec
 from robots.sensors import Sensors, SensorSpec, State
-from robots.simulation import Simulation
+from robots.simulation import Physics
 
 KUKA = "kuka_iiwa/model.urdf"
 
@@ -16,7 +16,7 @@ KUKA = "kuka_iiwa/model.urdf"
 @pytest.fixture
 def simulation():
     """Return a world whose motors work over separate substeps."""
-    simulation = Simulation(Physics(time_step_s=1 / 240, substeps=12))
+    simulation = BulletSimulation(Physics(time_step_s=1 / 240, substeps=12))
     yield simulation
     simulation.close()
 
@@ -49,8 +49,8 @@ class TestSimulation:
 
     @pytest.mark.parametrize("substeps", [1, 3, 4, 7, 12])
     def test_held_torque_equals_commanding_it_before_every_substep(self, substeps):
-        held = Simulation(Physics(time_step_s=1 / 240, substeps=substeps), hold_torques=True)
-        single = Simulation(Physics(time_step_s=1 / 240, substeps=1))
+        held = BulletSimulation(Physics(time_step_s=1 / 240, substeps=substeps), hold_torques=True)
+        single = BulletSimulation(Physics(time_step_s=1 / 240, substeps=1))
         spec = RobotSpec("cartpole.urdf", action_scale=10.0, actuated="slider_to_cart")
         held_robot, single_robot = Robot(held, spec), Robot(single, spec)
         for action in np.random.default_rng(0).uniform(-1, 1, (100, 1)):
@@ -83,12 +83,12 @@ class TestSimulation:
 
     def test_time_step_must_be_positive(self):
         with pytest.raises(ValueError, match="must be positive"):
-            Simulation(Physics(time_step_s=0.0))
+            BulletSimulation(Physics(time_step_s=0.0))
 
     def test_closing_twice_does_not_close_a_later_simulation(self):
-        first = Simulation()
+        first = BulletSimulation()
         first.close()
-        second = Simulation()
+        second = BulletSimulation()
         first.close()
         second.step()
         second.close()

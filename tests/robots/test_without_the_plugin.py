@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from robots.plugin import SWITCH
+from robots.engines.compiling import SWITCH
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("tests/robots", "tests/envs", "tests/training/test_exact_resume.py")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from robots.plugin import PluginError, get_plugin
+from robots.engines.bullet.plugin import get_plugin
+from robots.engines.compiling import PluginError
 
 
 def _reason():

@@ -114,11 +114,11 @@ def test_models_beside_a_module_count_with_their_meshes(project):
 
 
 def test_a_model_elsewhere_counts_if_it_is_named_or_loaded(project):
-    from robots.simulation import Simulation
+    from robots.engines.bullet.simulation import BulletSimulation
 
     named = _write(project, "far/away/named.xml", "<mujoco/>")
     loaded = _write(project, "far/off/loaded.urdf", '<robot name="a"><link name="b"/></robot>')
-    simulation = Simulation()
+    simulation = BulletSimulation()
     simulation.load_urdf(str(loaded))
     simulation.close()
     models = user_models([str(named), "no/such/file.urdf"])

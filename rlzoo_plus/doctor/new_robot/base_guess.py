@@ -11,7 +11,7 @@ import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
-from robots.simulation import Simulation
+from robots.engines.bullet.simulation import BulletSimulation
 
 _FIXED_ROOTS = ("world", "map")
 # Share of the robot's height within which a limb or a wheel stands on the ground.
@@ -42,7 +42,7 @@ class _Part:
     upright: float  # Vertical share of the joint's axis, 0 to 1
 
 
-def guess_base(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[bool, str]:
+def guess_base(simulation: BulletSimulation, body: int, urdf: UrdfFile) -> tuple[bool, str]:
     """Return whether the base is probably free to move, and why."""
     root, robot = (name.decode() for name in simulation.bind(pybullet.getBodyInfo)(body)[:2])
     if urdf.floating:
@@ -87,7 +87,9 @@ def _ends(part: _Part, limbs: Sequence[Sequence[_Part]]) -> bool:
     return part.depth == max(other.depth for other in limb)
 
 
-def _parts(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[float, float, list[_Part]]:
+def _parts(
+    simulation: BulletSimulation, body: int, urdf: UrdfFile
+) -> tuple[float, float, list[_Part]]:
     """Return the lowest and the highest point of the base, and all that moves against it."""
     bind = simulation.bind
     infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
@@ -128,7 +130,7 @@ def is_endless(name: str, lower: float, upper: float, urdf: UrdfFile) -> bool:
     return name in urdf.endless or lower > upper or upper - lower > _WIDEST_RANGE
 
 
-def _heights(simulation: Simulation, body: int, link: int) -> tuple[float, float]:
+def _heights(simulation: BulletSimulation, body: int, link: int) -> tuple[float, float]:
     """Return the lowest and the highest point of a link; without shapes, its center of mass."""
     bind: Any = simulation.bind
     if bind(pybullet.getCollisionShapeData)(body, link):

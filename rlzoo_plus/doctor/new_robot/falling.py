@@ -11,9 +11,9 @@ from rlzoo_plus.doctor.new_robot.survey import RobotSurvey
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
 from robots.camera import Quaternion, Vector3
+from robots.engines.bullet.simulation import BulletSimulation
 from robots.frames import rotate, rotate_back
 from robots.quiet import native_output_hidden
-from robots.simulation import Simulation
 
 # A hinge's axis is level, and the center of mass of what hangs on it above, to within this sine.
 _LEVEL, _ABOVE = 0.3, 0.5
@@ -39,7 +39,7 @@ def find_fall(urdf: UrdfFile, robot: RobotSurvey, *, is_free: bool) -> Pole | No
         ConfigError: Nothing of it can fall over.
     """
     with native_output_hidden():
-        simulation = Simulation()
+        simulation = BulletSimulation()
         try:
             simulation.load_urdf("plane.urdf")
             if is_free:
@@ -56,7 +56,7 @@ def find_fall(urdf: UrdfFile, robot: RobotSurvey, *, is_free: bool) -> Pole | No
     return pole
 
 
-def _pole(simulation: Simulation, urdf: UrdfFile, robot: RobotSurvey) -> Pole | None:
+def _pole(simulation: BulletSimulation, urdf: UrdfFile, robot: RobotSurvey) -> Pole | None:
     body = _load(simulation, urdf, robot, is_free=False)
     bind, masses = simulation.bind, simulation.link_dynamics(body)
     infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
@@ -87,7 +87,7 @@ def _pole(simulation: Simulation, urdf: UrdfFile, robot: RobotSurvey) -> Pole | 
     return Pole(infos[last][12].decode(), states[last][5], tuple(sorted(hinges)))
 
 
-def _check_that_it_falls(simulation: Simulation, urdf: UrdfFile, robot: RobotSurvey) -> None:
+def _check_that_it_falls(simulation: BulletSimulation, urdf: UrdfFile, robot: RobotSurvey) -> None:
     """Refuse a robot that stays up when all its motors are let go."""
     body = _load(simulation, urdf, robot, is_free=True)
     read = simulation.bind(pybullet.getBasePositionAndOrientation)
@@ -104,7 +104,9 @@ def _check_that_it_falls(simulation: Simulation, urdf: UrdfFile, robot: RobotSur
     )
 
 
-def _load(simulation: Simulation, urdf: UrdfFile, robot: RobotSurvey, *, is_free: bool) -> int:
+def _load(
+    simulation: BulletSimulation, urdf: UrdfFile, robot: RobotSurvey, *, is_free: bool
+) -> int:
     """Load a robot in its rest position, where its task begins."""
     place: Vector3 = (0.0, 0.0, 0.0)
     body = simulation.load_urdf(str(urdf.path), position=place, fixed_base=not is_free)

@@ -14,8 +14,8 @@ from rlzoo_plus.doctor.new_robot.survey import RobotSurvey
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
 from robots.camera import Vector3
+from robots.engines.bullet.simulation import BulletSimulation
 from robots.quiet import native_output_hidden
-from robots.simulation import Simulation
 
 _N_GOALS = 64
 _MOST_TRIED = 5000
@@ -81,7 +81,7 @@ class Circle:
 def is_arm(urdf: UrdfFile, robot: RobotSurvey) -> bool:
     """Return whether most joints of a robot lie between its base and one end."""
     with native_output_hidden():
-        simulation = Simulation()
+        simulation = BulletSimulation()
         try:
             longest = _Arm(simulation, urdf, robot).n_joints
         finally:
@@ -115,7 +115,7 @@ def find_circle(urdf: UrdfFile, robot: RobotSurvey) -> Circle:
 
 def _find(urdf: UrdfFile, robot: RobotSurvey, task: str) -> tuple[Reach, Circle | None]:
     with native_output_hidden():
-        simulation = Simulation()
+        simulation = BulletSimulation()
         try:
             arm = _Arm(simulation, urdf, robot)
             reach = arm.reach(task)
@@ -135,7 +135,7 @@ def _circles(reach: Reach) -> Iterator[Circle]:
 class _Arm:
     """The longest chain of joints of a robot in a simulation."""
 
-    def __init__(self, simulation: Simulation, urdf: UrdfFile, robot: RobotSurvey) -> None:
+    def __init__(self, simulation: BulletSimulation, urdf: UrdfFile, robot: RobotSurvey) -> None:
         self._bind = bind = simulation.bind
         self._simulation, self._joints = simulation, robot.joints
         self._body = simulation.load_urdf(str(urdf.path), position=(0, 0, 0), fixed_base=True)

@@ -14,8 +14,9 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.doctor.new_robot.base_guess import guess_base, is_endless
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
+from robots.engines.bullet.simulation import BulletSimulation
 from robots.quiet import native_output_hidden
-from robots.simulation import JointInfo, Mimic, Simulation
+from robots.simulation import JointInfo, Mimic
 
 # Prefix of PyBullet's messages: the function, file and line in its own source.
 _HEAD = re.compile(r"b3\w+\[[^\]]*\]:")
@@ -32,7 +33,6 @@ _OF_MORE_AXES = (pybullet.JOINT_PLANAR, pybullet.JOINT_SPHERICAL)
 class JointSurvey(JointInfo):
     """A movable joint."""
 
-    slides: bool  # Whether it is prismatic; its unit is then m and N, otherwise rad and N m
     endless: bool  # Whether it has no limits
     locked: bool  # Whether its limits are equal, so that it cannot move
     rest: float  # Rest position
@@ -72,7 +72,7 @@ def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
         ConfigError: PyBullet cannot load it, or a rest position is wrong.
     """
     with native_output_hidden():
-        simulation = Simulation()
+        simulation = BulletSimulation()
         try:
             ground = simulation.load_urdf("plane.urdf")
             body = _load(simulation, urdf)
@@ -97,7 +97,7 @@ def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
             simulation.close()
 
 
-def _load(simulation: Simulation, urdf: UrdfFile) -> int:
+def _load(simulation: BulletSimulation, urdf: UrdfFile) -> int:
     with tempfile.TemporaryFile() as output:
         try:
             with native_output_hidden(output.fileno()):
@@ -114,15 +114,13 @@ def _load(simulation: Simulation, urdf: UrdfFile) -> int:
     raise ConfigError(f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. {fix}.")
 
 
-def _joints(simulation: Simulation, body: int, urdf: UrdfFile) -> list[JointSurvey]:
+def _joints(simulation: BulletSimulation, body: int, urdf: UrdfFile) -> list[JointSurvey]:
     """Return the movable joints, each at rest at 0 or in the middle of its range."""
     joints = {}
     for joint in simulation.movable_joints(body):
-        kind = simulation.bind(pybullet.getJointInfo)(body, joint.index)[2]
         endless = is_endless(joint.name, joint.lower, joint.upper, urdf)
         joints[joint.name] = JointSurvey(
             **asdict(joint),
-            slides=kind == pybullet.JOINT_PRISMATIC,
             endless=endless,
             locked=not endless and joint.lower == joint.upper,
             rest=0.0,
@@ -170,7 +168,7 @@ def _at_rest(joints: list[JointSurvey], given: Sequence[str]) -> list[JointSurve
 
 
 def _measure(
-    simulation: Simulation, body: int, ground: int, urdf: UrdfFile, joints: list[JointSurvey]
+    simulation: BulletSimulation, body: int, ground: int, urdf: UrdfFile, joints: list[JointSurvey]
 ) -> RobotSurvey:
     bind = simulation.bind
     bind(pybullet.performCollisionDetection)()
@@ -198,12 +196,14 @@ def _measure(
     )
 
 
-def _check_motion(simulation: Simulation, body: int, joints: Sequence[int], urdf: UrdfFile) -> None:
+def _check_motion(
+    simulation: BulletSimulation, body: int, joints: Sequence[int], urdf: UrdfFile
+) -> None:
     """Refuse a robot that does not fall as a body does."""
     for _ in range(_STEPS_TO_SEE_IT_MOVE):
         simulation.step()
-    positions = [state[0] for state in simulation.joint_reader(body, joints)()]
-    base = simulation.bind(pybullet.getBasePositionAndOrientation)(body)[0]
+    positions = simulation.joint_reader(body, joints)()[: len(joints)]
+    base = simulation.pose_reader(body)()[0]
     if not np.isfinite([*positions, *base]).all():
         raise ConfigError(
             f"--urdf {urdf.path}: PyBullet computes positions that are no numbers. State the "
@@ -212,7 +212,7 @@ def _check_motion(simulation: Simulation, body: int, joints: Sequence[int], urdf
 
 
 def _notes(
-    simulation: Simulation, body: int, urdf: UrdfFile, joints: list[JointSurvey]
+    simulation: BulletSimulation, body: int, urdf: UrdfFile, joints: list[JointSurvey]
 ) -> list[str]:
     """Return where PyBullet does not do what the URDF says, and what is guessed."""
     bind = simulation.bind

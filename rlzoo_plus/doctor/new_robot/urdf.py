@@ -10,6 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.parsers import expat
 
+import pybullet_data
+
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError, closest
 from robots.simulation import Mimic
@@ -207,8 +209,6 @@ def _mimic(joints: Mapping[str, ElementTree.Element], where: str) -> dict[str, M
 
 
 def _find(given: str) -> tuple[Path, str | None]:
-    import pybullet_data
-
     path = Path(given).expanduser()
     shipped = Path(pybullet_data.getDataPath())
     if path.is_file():

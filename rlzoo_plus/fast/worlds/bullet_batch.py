@@ -11,8 +11,8 @@ import numpy as np
 import pybullet
 
 from rlzoo_plus.fast.worlds.world_batch import WorldBatch
-from robots import native
-from robots.plugin import get_plugin
+from robots.engines.bullet import native
+from robots.engines.bullet.plugin import get_plugin
 
 
 class BulletBatch(WorldBatch):

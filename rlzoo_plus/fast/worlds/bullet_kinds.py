@@ -19,8 +19,8 @@ from rlzoo_plus.fast.worlds.bullet_batch import BulletBatch
 from rlzoo_plus.fast.worlds.bullet_fixed import DoublePendulums, Pendulums, Pushers, Reachers
 from rlzoo_plus.fast.worlds.bullet_walkers import Walkers
 from rlzoo_plus.fast.worlds.world_batch import layer_of, steps_alike
-from robots import native
-from robots.plugin import PluginError, get_plugin
+from robots.engines.bullet.plugin import get_plugin
+from robots.engines.compiling import PluginError, say
 
 # The robot of each environment, and what steps many. HumanoidFlagrunHarder is none: with its
 # cubes, it differs from itself now and then. So does Pusher, in one of some hundred episodes.
@@ -66,6 +66,6 @@ def why_not_known(env: gym.Env) -> str | None:
     except PluginError as error:
         return str(error)
     if not _same[kind]:
-        native.say(f"{kind.__name__} comes to other numbers.")
+        say(f"{kind.__name__} comes to other numbers.")
         return "the plugin steps it to other numbers than PyBullet does"
     return None

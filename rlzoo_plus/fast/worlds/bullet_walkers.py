@@ -24,8 +24,8 @@ from rlzoo_plus.fast.worlds.bullet_batch import (
     limited,
     torques_and_step,
 )
-from robots import native
-from robots.plugin import get_plugin
+from robots.engines.bullet import native
+from robots.engines.bullet.plugin import get_plugin
 from robots.transition import Transition
 
 # Where the place of a part is fixed, or that of the base, in place of the number of a link.

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
-import mujoco  # type: ignore[import-untyped]
+import mujoco
 import numpy as np
 
 from rlzoo_plus.fast.worlds.world_batch import WorldBatch

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import pybullet
 
-from robots.plugin import PluginError, get_plugin
+from robots.engines.bullet.plugin import get_plugin
+from robots.engines.compiling import PluginError
 
 _MAPS, _THREADS = Path("/proc/self/maps"), Path("/proc/self/task")
 # Memory of this process alone, and of no file.

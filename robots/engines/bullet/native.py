@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pybullet
@@ -22,9 +22,12 @@ from robots.drives import (
     PositionDrive,
     TorqueDrive,
     VelocityDrive,
-    WrappedDrive,
+    commanding_drive,
+    moves_as,
 )
-from robots.plugin import SWITCH, Plugin, PluginError, get_plugin
+from robots.engines.bullet.plugin import Plugin, get_plugin
+from robots.engines.bullet.simulation import BulletSimulation, solved_columns
+from robots.engines.compiling import SWITCH, PluginError, say
 from robots.quiet import native_output_hidden
 from robots.sensors import Floats, Sensors
 from robots.simulation import POSITION_GAIN, VELOCITY_GAIN
@@ -121,7 +124,7 @@ class NativeWorlds:
         self._are_commanded = any(commands is None for commands, _ in programs)
         self._programs = Programs(
             plugin,
-            [world.simulation.client for world in self._worlds],
+            [_bullet(world).client for world in self._worlds],
             [[*(commands or []), *rest] for commands, rest in programs],
             self._worlds[0].sensors.n_numbers,
         )
@@ -175,13 +178,14 @@ def is_known(world: World) -> bool:
     It and its sensors must be of no class of one's own, it must have no window, and its drive must
     command the motors before the world is stepped, as all but ``PdDrive`` do.
     """
-    drive = _inner(world.robot.drive)
+    drive = commanding_drive(world.robot.drive)
     is_before = type(drive).advance is Drive.advance
     return (
         type(world) is World
+        and isinstance(world.simulation, BulletSimulation)
         and all(type(sensors) is Sensors for sensors in _sensors_of(world.sensors))
         and not world.simulation.gui
-        and (is_before or _moves_as(drive, PdDrive))
+        and (is_before or moves_as(drive, PdDrive))
     )
 
 
@@ -190,11 +194,11 @@ def program_of(world: World) -> tuple[Program | None, Program]:
 
     The first is None if the drive must command the motors in Python.
     """
-    drive, simulation = world.robot.drive, world.simulation
+    drive = world.robot.drive
     commands = _commands(drive, world)
     rest: Program = []
-    if not isinstance(_inner(drive), PdDrive):  # It steps the world within its command.
-        rest += part(STEP, simulation.calls)
+    if not isinstance(commanding_drive(drive), PdDrive):  # It steps the world within its command.
+        rest += part(STEP, _bullet(world).calls)
     return commands, rest + _reads(world.sensors, world)
 
 
@@ -203,19 +207,8 @@ def part(kind: int, *numbers: float) -> Program:
     return [kind, len(numbers), *numbers]
 
 
-def _inner(drive: Drive) -> Drive:
-    """Return the drive that commands the motors: what others wrap that change actions alone."""
-    while isinstance(drive, WrappedDrive) and _moves_as(drive, WrappedDrive):
-        drive = drive.wrapped
-    return drive
-
-
-def _moves_as(drive: Any, kind: type[Drive]) -> bool:
-    """Return whether a drive commands and advances as a class does, whatever its targets are."""
-    names = ("command", "advance", "set_strength")
-    return isinstance(drive, kind) and all(
-        getattr(type(drive), name) is getattr(kind, name) for name in names
-    )
+def _bullet(world: World) -> BulletSimulation:
+    return cast(BulletSimulation, world.simulation)
 
 
 def _drives_of(world: World) -> list[Drive]:
@@ -224,8 +217,8 @@ def _drives_of(world: World) -> list[Drive]:
 
 def _parts_of(drive: Drive, first: int = 0) -> list[tuple[Drive, int]]:
     """Return the drives that a drive joins, or itself, each with the column of its first target."""
-    drive = _inner(drive)
-    if not (isinstance(drive, JoinedDrive) and _moves_as(drive, JoinedDrive)):
+    drive = commanding_drive(drive)
+    if not (isinstance(drive, JoinedDrive) and moves_as(drive, JoinedDrive)):
         return [(drive, first)]
     spans = zip(drive.drives, drive.target_spans, strict=True)
     return [part for one, span in spans for part in _parts_of(one, first + span.start)]
@@ -259,17 +252,17 @@ def _commands_of_part(drive: Drive, world: World, strength: int, first: int) -> 
     columns = range(len(motors.joints))
     rows = partial(_motor_rows, world, motors)
     head = motors.body, strength
-    if _moves_as(drive, TorqueDrive):
+    if moves_as(drive, TorqueDrive):
         return _motors(*head, pybullet.TORQUE_CONTROL, rows(columns, first))
-    if _moves_as(drive, VelocityDrive):
+    if moves_as(drive, VelocityDrive):
         return _motors(*head, pybullet.VELOCITY_CONTROL, rows(columns, first))
-    if _moves_as(drive, PositionDrive):
+    if moves_as(drive, PositionDrive):
         return _motors(*head, pybullet.POSITION_CONTROL, rows(columns, first, with_gains=True))
-    if _moves_as(drive, PdDrive):
+    if moves_as(drive, PdDrive):
         motor_rows = rows(columns, first, with_gains=True)
         numbers = (motors.body, world.simulation.substeps, strength, len(motor_rows))
         return part(REGULATE, *numbers, *chain(*motor_rows))
-    if isinstance(drive, CombinedDrive) and _moves_as(drive, CombinedDrive):
+    if isinstance(drive, CombinedDrive) and moves_as(drive, CombinedDrive):
         held = rows(drive.positioned, first, with_gains=True)
         return [
             *_motors(*head, pybullet.VELOCITY_CONTROL, rows(drive.turning, first)),
@@ -277,7 +270,8 @@ def _commands_of_part(drive: Drive, world: World, strength: int, first: int) -> 
         ]
     if isinstance(drive, EndEffectorDrive) and _can_reach(drive):
         motor_rows = rows(columns, 0, with_gains=True)
-        limits = zip(drive.solved_columns, motors.lower, motors.upper, strict=True)
+        solved = solved_columns(_bullet(world), motors.body, motors.indices)
+        limits = zip(solved, motors.lower, motors.upper, strict=True)
         for row, (column, lower, upper) in zip(motor_rows, limits, strict=True):
             row[0], row[-2:] = column, [lower, upper]
         low, high = drive.workspace or ((-np.inf,) * 3, (np.inf,) * 3)
@@ -289,7 +283,7 @@ def _commands_of_part(drive: Drive, world: World, strength: int, first: int) -> 
 
 
 def _can_reach(drive: EndEffectorDrive) -> bool:
-    return _moves_as(drive, EndEffectorDrive) and not drive.turns
+    return moves_as(drive, EndEffectorDrive) and not drive.turns
 
 
 def _motors(body: int, strength: int, mode: int, rows: list[list[float]]) -> Program:
@@ -303,7 +297,7 @@ def _motor_rows(
     count = len(motors.joints)
     kp = (with_gains and motors.position_gain) or [POSITION_GAIN] * count
     kd = (with_gains and motors.velocity_gain) or [VELOCITY_GAIN] * count
-    info = partial(world.simulation.bind(pybullet.getJointInfo), motors.body)
+    info = partial(_bullet(world).bind(pybullet.getJointInfo), motors.body)
     return [
         [
             first + i,
@@ -317,7 +311,7 @@ def _motor_rows(
 
 def _reads(sensors: Sensors, world: World) -> Program:
     """Return the parts that read what ``Sensors.read`` does, in its order."""
-    info = world.simulation.bind(pybullet.getJointInfo)
+    info = _bullet(world).bind(pybullet.getJointInfo)
     body, spec, joints = sensors.body, sensors.spec, sensors.joint_indices
     q, u = zip(*(info(body, joint)[3:5] for joint in joints), strict=True)
     n_links = len(sensors.link_indices)
@@ -384,16 +378,6 @@ def _are_stepped_alike(plugin: Plugin, world: World) -> bool:
     finally:
         for copy in copies:
             copy.simulation.close()
-
-
-_SAID: set[str] = set()
-
-
-def say(reason: str) -> None:
-    """Warn, once in a process for each reason, that worlds are stepped in Python."""
-    if reason not in _SAID:
-        _SAID.add(reason)
-        log.warning("Worlds are stepped in Python, slower and with the same numbers: %s", reason)
 
 
 def _remove(plugin: Plugin, addresses: list[int]) -> None:

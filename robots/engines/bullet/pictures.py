@@ -8,7 +8,7 @@ import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Camera
-from robots.simulation import Simulation
+from robots.engines.bullet.client import Client
 
 _LIGHT = (1.5, -3.0, 6.0)
 # The light stands so many times farther off than the camera, so that its rays are nearly parallel.
@@ -28,14 +28,14 @@ class _View(NamedTuple):
     matrix: NDArray[np.float64]  # from the world to the picture, shape (4, 4)
 
 
-def camera_image(simulation: Simulation, camera: Camera) -> NDArray[np.uint8]:
+def camera_image(simulation: Client, camera: Camera) -> NDArray[np.uint8]:
     """Return what a camera sees as RGB, shape (height, width, 3)."""
     image = _take(simulation, camera, pybullet.ER_NO_SEGMENTATION_MASK, *_matrices(camera))[2]
     return _rgb(image, camera)
 
 
 def shaded_image(
-    simulation: Simulation, camera: Camera, unshaded: Collection[int] = ()
+    simulation: Client, camera: Camera, unshaded: Collection[int] = ()
 ) -> NDArray[np.uint8]:
     """Return the same with the shadows that bodies cast on each other, in twice the time.
 
@@ -78,7 +78,7 @@ def shaded_image(
     return seen.rgb
 
 
-def colours_of(simulation: Simulation, camera: Camera, body: int) -> NDArray[np.uint8]:
+def colours_of(simulation: Client, camera: Camera, body: int) -> NDArray[np.uint8]:
     """Return the pixels of one body, shape (n, 3): textures are in no list of colours."""
     seen = _look(simulation, camera, *_matrices(camera))
     pixels: NDArray[np.uint8] = seen.rgb[seen.body == body]
@@ -93,7 +93,7 @@ def _matrices(camera: Camera) -> tuple[Any, Any]:
     return view, pybullet.computeProjectionMatrixFOV(camera.fov_deg, aspect, 0.1, 100)
 
 
-def _look(simulation: Simulation, camera: Camera, view: Any, projection: Any) -> _View:
+def _look(simulation: Client, camera: Camera, view: Any, projection: Any) -> _View:
     taken = _take(simulation, camera, 0, view, projection)
     shape = camera.height, camera.width
     to_view, to_picture = (np.reshape(matrix, (4, 4)).T for matrix in (view, projection))
@@ -106,7 +106,7 @@ def _look(simulation: Simulation, camera: Camera, view: Any, projection: Any) ->
 
 
 def _take(
-    simulation: Simulation, camera: Camera, flags: int, view: Any, projection: Any
+    simulation: Client, camera: Camera, flags: int, view: Any, projection: Any
 ) -> Sequence[Any]:
     hardware = simulation.hardware_pictures
     picture: Sequence[Any] = simulation.bind(pybullet.getCameraImage)(

@@ -1,58 +1,20 @@
-"""The PyBullet client: connect, step, save and restore, close; its window and EGL rendering."""
+"""A PyBullet client: connect, step, save and restore, close; its window and EGL rendering."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import repeat
-from typing import Any, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import pybullet
 import pybullet_data
 
-from robots.memory import connect
-
-
-class DisplayError(RuntimeError):
-    """A window was requested on a machine that has no display."""
-
-
-def require_display() -> None:
-    """Raise a DisplayError on a Linux without a display; other systems always have one."""
-    if sys.platform.startswith("linux") and not (
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
-        raise DisplayError(
-            "render_mode='human' needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. "
-            "Use render_mode='rgb_array', or start under a display, for example with xvfb-run."
-        )
-
-
-@dataclass(frozen=True)
-class Physics:
-    """How time passes in a world, and how its physics is solved."""
-
-    time_step_s: float = 1 / 200
-    """Length of a physics step [s]."""
-    substeps: int = 4
-    """Physics steps per action."""
-    gravity_m_s2: float = 9.81
-    """Downward gravity."""
-    solver_iterations: int = 50
-    """Iterations of the constraint solver in a physics step."""
-    contact_erp: float | None = None
-    """Share of a penetration that a step corrects, in (0, 1]; Bullet's if None."""
-    cone_friction: bool = True
-    """Whether friction limits its two directions together, as in nature. Bullet solves that only
-    roughly, and for wheels that skid the result depends on their heading."""
-    single_precision_time: bool = True
-    """Round the physics step to single precision. The rounded value times ``substeps`` is exact in
-    double precision, so that Bullet, which divides it again, neither drops a substep nor carries a
-    remainder over. False needs 1, 2, 4, 8, ... substeps."""
+from robots.camera import Camera
+from robots.engines.bullet.memory import connect
+from robots.simulation import Physics, RendererError, Simulation, require_display
 
 
 def _repeat(function: Callable[[], None], times: int) -> None:
@@ -60,28 +22,25 @@ def _repeat(function: Callable[[], None], times: int) -> None:
         function()
 
 
-class Client:
-    """One PyBullet world.
-
-    Not thread-safe. It owns its client and must not be copied: a copy would share the client, and
-    would disconnect the original when it is collected.
+class Client(Simulation):
+    """One PyBullet world, empty so far.
 
     Attributes:
         client: PyBullet's client id; -1 after ``close``.
-        step_s: Simulated time of one ``step`` [s].
-        substeps: Physics steps in one ``step``.
         calls: Calls of the engine in one ``step``.
-        gravity_m_s2: Nominal downward gravity.
-        gui: Whether the world is shown in a window.
-        step: Function that advances the world by ``step_s``.
-        substep: The same by one physics step; for a world made without ``hold_torques``.
+        hardware_pictures: Whether the graphics hardware draws images.
     """
 
-    step: Callable[[], None]
-    substep: Callable[[], None]
+    engine: ClassVar[str] = "bullet"
 
     def __init__(
-        self, physics: Physics | None = None, *, hold_torques: bool = False, gui: bool = False
+        self,
+        physics: Physics | None = None,
+        *,
+        hold_torques: bool = False,
+        gui: bool = False,
+        draws: bool = True,
+        renderer: str = "tiny",
     ) -> None:
         """Connect and set up an empty world.
 
@@ -91,11 +50,18 @@ class Client:
                 after every call, so a torque needs this to act over all substeps. Joint motors
                 need the opposite: Bullet scales their strength by the length of a call.
             gui: Open a window.
+            draws: Whether images are drawn. If not, URDFs are loaded without what bodies look like,
+                which is up to half of their memory and of the time.
+            renderer: Renderer of images, "tiny" or "egl".
 
         Raises:
-            ValueError: If the time step, the substeps or the iterations are not positive.
+            ValueError: If the time step, the substeps or the iterations are not positive, or the
+                renderer is unknown.
             DisplayError: If a window is requested without a display.
+            RendererError: If EGL is requested where there is none.
         """
+        if renderer not in ("tiny", "egl"):
+            raise ValueError(f"renderer={renderer!r} is unknown. Use 'tiny' or 'egl'.")
         physics = physics or Physics()
         time_step_s, substeps = physics.time_step_s, physics.substeps
         self.client = -1
@@ -116,7 +82,7 @@ class Client:
             )
         self.step_s = time_step_s * substeps
         self.substeps = substeps
-        self.gui = gui
+        self.gui, self.draws = gui, draws
         self.hardware_pictures = gui
         self.client = connect(pybullet.GUI if gui else pybullet.DIRECT)
         if self.client < 0:
@@ -140,6 +106,12 @@ class Client:
             deterministicOverlappingPairs=1,
             **engine,
         )
+        if renderer == "egl" and not gui:
+            try:
+                load_egl(self)
+            except RendererError:
+                self.close()
+                raise
 
     def bind(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of ``pybullet`` that acts on this world."""
@@ -159,6 +131,17 @@ class Client:
         """Go back to the nominal state, whatever happened since; masses are not part of it."""
         self.bind(pybullet.restoreState)(self._saved_state)
 
+    def forget_contacts(self) -> None:
+        """Forget which bodies touched each other; to be called where they are far apart."""
+        self.bind(pybullet.performCollisionDetection)()
+
+    def aim_window(self, camera: Camera) -> None:
+        """Point the window at the camera's target and hide PyBullet's panels."""
+        self.bind(pybullet.configureDebugVisualizer)(pybullet.COV_ENABLE_GUI, 0)
+        self.bind(pybullet.resetDebugVisualizerCamera)(
+            camera.distance_m, camera.yaw_deg, camera.pitch_deg, camera.target
+        )
+
     def close(self) -> None:
         """Disconnect; calling it again does nothing."""
         client, self.client = self.client, -1
@@ -170,13 +153,6 @@ class Client:
         if getattr(self, "client", -1) >= 0:
             self.close()
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled with a TypeError."""
-        raise TypeError(
-            "A Simulation cannot be copied or pickled: the copy would share, and then disconnect, "
-            "its PyBullet client. Make a second environment instead."
-        )
-
 
 _PLUGIN = "_eglRendererPlugin"
 _TRIAL = """
@@ -186,10 +162,6 @@ loaded = pybullet.loadPlugin(sys.argv[1], sys.argv[2])
 pybullet.getCameraImage(8, 8, renderer=pybullet.ER_BULLET_HARDWARE_OPENGL)
 print("LOADED", loaded)
 """
-
-
-class RendererError(RuntimeError):
-    """EGL was requested on a machine that has none."""
 
 
 @cache
