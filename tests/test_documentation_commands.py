@@ -224,6 +224,7 @@ CANNOT_RUN = {
     r"infra.address=auto": "needs a Ray cluster that already runs",
     r"infra.gpus_per_job": "needs a GPU",
     r"import-sb3 rl-trained-agents": "needs agents of DLR-RM/rl-trained-agents",
+    r"\bhub (push|pull|search)|hf://|outputs/hub": "needs the Hub; tests/hub has a stand-in of it",
     r"cloud build": "needs docker, podman or buildah; test_cloud_build.py imitates them",
 }
 NAMED_RUN = "outputs/cartpole_bullet/ppo/2026-01-31_12-00-00-s0"

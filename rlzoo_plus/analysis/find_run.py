@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlzoo_plus.analysis.run_list import find_runs, started_at
@@ -17,11 +17,17 @@ from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.trusted import how_to_trust, import_trusted, left_to_trust
 from rlzoo_plus.errors import ConfigError, closest
-from rlzoo_plus.store.cache import cached_run
+from rlzoo_plus.registry import Registry
 
 # Gymnasium's adapters for old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
 LATEST = "latest"
+# What copies a run from a URL to the cache and returns its folder, by scheme; the Hub is optional.
+_COPIES = Registry(
+    "copies",
+    "RUN",
+    {"s3": "rlzoo_plus.store.cache:cached_run", "hf": "rlzoo_plus.hub.copies:copy_of"},
+)
 _MOST_SHOWN = 10
 
 
@@ -32,12 +38,12 @@ class Place:
     path: Path  # A run directory; or a bundle outside of one, as a folder or a zip
     which: str = "best"  # The policy that was named: `best`, `final` or the step of a checkpoint
     is_bundle: bool = False  # Whether it is a bundle
-    # Of the run in S3 that the path is a copy of, without its checkpoints; empty if it is no copy
+    # Of the run in S3 or on the Hub that it is a copy of, without checkpoints; empty if it is none
     url: str = ""
 
     @property
     def is_copy(self) -> bool:
-        """Whether it is a copy of a run in S3."""
+        """Whether it is a copy of a run in S3 or on the Hub."""
         return bool(self.url)
 
 
@@ -47,7 +53,8 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
     Args:
         name: A run directory, or a folder in it that holds a policy; a bundle, as a folder or a
             zip; `latest`, the run below outputs/ that was started last; or the end of the path of
-            one run below outputs/; or the URL of a run in S3, which is copied to the cache.
+            one run below outputs/; or the URL of a run in S3 or on the Hugging Face Hub
+            (`hf://org/name@revision`), which is copied to the cache.
         wanted: The policy that is to be played; empty for the best, or the final one where there
             is no best. `latest` is then the newest run that has it.
 
@@ -55,11 +62,9 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
         ConfigError: There is no such run, or several match.
         RunError: A store cannot be reached.
     """
-    if str(name).startswith("s3://"):
-        try:
-            return Place(cached_run(str(name)), url=str(name))
-        except DamagedFolderError as error:
-            raise ConfigError(f"{printable(name)} is damaged: {error}.") from error
+    scheme, separator, _ = str(name).partition("://")
+    if separator and scheme in _COPIES:
+        return _copied(str(name), scheme)
     path = Path(name)
     if not os.path.lexists(path):
         path = _find_by_name(str(name), wanted)
@@ -84,6 +89,19 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
         f"{shown} holds no run: config.yaml is missing. `rlzoo-plus runs {shown}` lists the "
         "runs below it."
     )
+
+
+def _copied(url: str, scheme: str) -> Place:
+    """Return the copy of the run, or of the bundle, at a URL."""
+    try:
+        found = find_place(_COPIES.load(scheme)(url))
+    except DamagedFolderError as error:
+        raise ConfigError(f"{printable(url)} is damaged: {error}.") from error
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("rlzoo_plus.hub"):
+            raise
+        raise ConfigError(f"{printable(url)}: rlzoo_plus was installed without its hub/.") from None
+    return replace(found, url=url)
 
 
 def _find_by_name(name: str, wanted: str | None) -> Path:

@@ -32,7 +32,11 @@ def run_parser(verb: str, description: str, example: str) -> CommandParser:
 def add_policy(parser: ArgumentParser) -> None:
     """Add the arguments that name one policy of a run."""
     add = parser.add_argument
-    add("run", metavar="RUN", help=f"{RUN_HELP}; a bundle (a folder or a zip); or s3://...")
+    add(
+        "run",
+        metavar="RUN",
+        help=f"{RUN_HELP}; a bundle (a folder or a zip); s3://..., hf://org/name",
+    )
     add("--which", help=WHICH_HELP)
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
 

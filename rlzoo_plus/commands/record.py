@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         "outputs/cartpole_bullet/ppo/... --out cartpole.mp4 --overlay",
     )
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; a bundle; or s3://...")
+    add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; a bundle; s3://..., hf://org/name")
     add("--which", help=WHICH_HELP)
     add("--trust", action="store_true", help="import the runs' own packages and wrappers")
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")

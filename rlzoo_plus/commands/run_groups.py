@@ -16,7 +16,7 @@ from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import open_store
 
 RUNS_HELP = (
-    "a run; a folder such as a sweep, for all runs in it; a study's name; a pattern; or s3://"
+    "a run; a folder such as a sweep, for all runs in it; a study's name; a pattern; s3://, hf://"
 )
 
 

@@ -42,9 +42,9 @@ class CommandParser(ArgumentParser):
         found, rest = super().parse_known_args(*args, **options)
         for value in vars(found).values():
             # A path has lost one of the slashes.
-            if isinstance(value, Path) and value.parts[:1] == ("s3:",):
+            if isinstance(value, Path) and value.parts[:1] in (("s3:",), ("hf:",)):
                 raise ConfigError(
-                    f"{printable(value).replace('s3:/', 's3://', 1)}: this is to be a path of this "
+                    f"{printable(value).replace(':/', '://', 1)}: this is to be a path of this "
                     "machine. `rlzoo-plus pull` brings a run here."
                 )
         return found, rest

@@ -35,6 +35,7 @@ VERBS = {
     "ls": "list the sweeps in S3 or in a shared folder",
     "push": "send a run to S3 or to a shared folder",
     "pull": "bring a run from S3 or a shared folder, or the best one",
+    "hub": "share policies on the Hugging Face Hub: push, pull, search",
     "trust": "trust packages of your own once, for all runs",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
     "export": "export a policy as ONNX, TorchScript or an SB3 zip",
@@ -48,7 +49,7 @@ GROUPS = {
     ),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
     "Robots": ("new-robot", "export"),
-    "Share": ("push", "pull", "ls", "trust", "import-sb3"),
+    "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }
 # What other tools call them.

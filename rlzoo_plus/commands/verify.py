@@ -34,5 +34,7 @@ def main(arguments: list[str]) -> int:
     named = Path(options.run).name
     which = options.which or (named if named in ("best", "final") else None)
     found = verify(run, options.episodes, which, options.tolerance)
-    print(json.dumps(asdict(found)) if options.json else found.text)
+    # A copy's folder says nothing.
+    text = found.text.replace(str(run.path), options.run) if "://" in options.run else found.text
+    print(json.dumps(asdict(found)) if options.json else text)
     return 0 if found.holds else 1

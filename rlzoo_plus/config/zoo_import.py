@@ -112,8 +112,9 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, TypeError, SyntaxError, RecursionError) as error:
         if path.suffix == ".py":
             raise ConfigError(f"{path}: {error}. Its code is not run.") from error
+        reason = " ".join(str(error).split())
         raise ConfigError(
-            f"{path} is not plain YAML: {error}. Tags that build Python objects are refused."
+            f"{path} is not plain YAML: {reason}. Tags that build Python objects are refused."
         ) from error
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} is not a mapping of names to values.")

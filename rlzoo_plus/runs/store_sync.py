@@ -94,6 +94,12 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
         ConfigError: It is here already, another worker trains it, or it is damaged.
         StoreError: There is no such run, or a request failed.
     """
+    if not url.startswith("s3://"):
+        name = printable(url.partition("://")[2])
+        raise ConfigError(
+            f"{printable(url)}: what is resumed is on this machine. Bring it with `rlzoo-plus hub "
+            f"pull {name} --state`, and resume what that prints."
+        )
     store_url, name = split_run_url(url)
     path = OUTPUTS / name
     if path.exists():

@@ -84,8 +84,10 @@ def with_source(config: RunConfig) -> RunConfig:
             "directory."
         )
     path = Path(config.init_from).expanduser()
+    # pathlib would take one of the slashes of hf://.
+    name = config.init_from if "://" in config.init_from else path
     try:
-        place = find_place(path, str(config.init.which))
+        place = find_place(name, str(config.init.which))
     except ConfigError as error:
         if config.run_dir is not None:
             # A run that has started no longer needs its source.
