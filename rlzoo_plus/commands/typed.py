@@ -43,9 +43,10 @@ class CommandParser(ArgumentParser):
         for value in vars(found).values():
             # A path has lost one of the slashes.
             if isinstance(value, Path) and value.parts[:1] in (("s3:",), ("hf:",)):
+                verb = "pull" if value.parts[0] == "s3:" else "hub pull"
                 raise ConfigError(
                     f"{printable(value).replace(':/', '://', 1)}: this is to be a path of this "
-                    "machine. `rlzoo-plus pull` brings a run here."
+                    f"machine. `rlzoo-plus {verb}` brings a run here."
                 )
         return found, rest
 

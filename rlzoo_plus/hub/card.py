@@ -55,7 +55,8 @@ def card(
         "no pickle, and nothing in it is executed.\n",
     ]
     if VIDEO in made:
-        parts.append(f'<video src="./resolve/main/{VIDEO}" controls autoplay loop muted></video>\n')
+        source = f"https://huggingface.co/{repo}/resolve/main/{VIDEO}"
+        parts.append(f'<video src="{source}" controls autoplay loop muted></video>\n')
     parts += [_scores(which, evaluation)]
     if CURVE in made:
         parts.append(f"![Return over environment steps]({CURVE})\n")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +38,8 @@ from rlzoo_plus.training.resume.fingerprint import differences, numeric_fingerpr
 EPISODES, EVALUATION = "episodes", "evaluation.json"
 # How far the mean return may be from the recorded one on another machine, of its size or spread.
 TOLERANCE = 0.05
+# Modules that may step an environment besides those every fingerprint has, and what installs them.
+_ENGINES = {"mujoco": "mujoco", "ale_py": "ale-py", "panda_gym": "panda-gym"}
 _FILE = re.compile(r"episode-\d{4,6}\.(json|npz)")
 _LARGEST_BYTES = 2**28
 # Monitors round returns, and sum them in single precision.
@@ -117,7 +120,7 @@ def save_evaluation(
         "which": said["which"] or "best",
         "seed": seed,
         **{name: record[name] for name in (*scores, "episode_lengths", "metrics")},
-        "fingerprint": _fingerprint(),
+        "fingerprint": _fingerprint(d for m, d in _ENGINES.items() if m in sys.modules),
         "files": {file.name: _sha256(file.read_bytes()) for file in sorted(files)},
     }
     try:
@@ -174,7 +177,8 @@ def verify(
         difference = "the recorded returns are not those of the episodes"
     if not difference:
         return _verdict(run, said, record["mean_return"], "", is_exact=True)
-    elsewhere = differences(said.fingerprint, _fingerprint())
+    engines = [name for name in _ENGINES.values() if name in said.fingerprint]
+    elsewhere = differences(said.fingerprint, _fingerprint(engines))
     most = tolerance * max(abs(said.mean_return), said.std_return)
     if not elsewhere:
         return _verdict(run, said, record["mean_return"], difference)
@@ -311,9 +315,11 @@ def _first_step(before: np.ndarray | None, now: np.ndarray | None) -> int | None
     return None if len(before) == len(now) else common
 
 
-def _fingerprint() -> dict[str, str]:
+def _fingerprint(engines: Iterable[str]) -> dict[str, str]:
+    """Return what the numbers depend on here, with the versions of further engines."""
+    found = numeric_fingerprint("cpu", engines)
     # Evaluations play with one thread, whatever this process has.
-    return {k: v for k, v in numeric_fingerprint("cpu").items() if k != "threads"}
+    return {name: value for name, value in found.items() if name != "threads"}
 
 
 def _sha256(data: bytes) -> str:

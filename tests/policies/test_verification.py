@@ -117,6 +117,15 @@ def test_on_another_machine_the_mean_return_must_be_near(recorded, verdict):
     assert verdict("--tolerance", "1000")[0] == 0
 
 
+def test_the_version_of_an_engine_that_played_counts(recorded, verdict):
+    forge(0, digests=lambda digests: digests + np.uint64(1))
+    facts = json.loads(EVALUATION.read_text())["fingerprint"]
+    edit(fingerprint={**facts, "mujoco": "0.1"})
+    code, text = verdict()
+    assert code == 0
+    assert "since mujoco was 0.1, is" in text
+
+
 def test_a_better_score_than_that_of_the_episodes_is_found(recorded, verdict):
     facts = json.loads(EVALUATION.read_text())
     edit(returns=[value + 1 for value in facts["returns"]], mean_return=facts["mean_return"] + 1)
