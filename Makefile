@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 STAMP  := $(VENV)/.installed
 NEWEST ?= .venv-newest
+# Of a newer Python, without PyBullet.
+NEWPY  ?= .venv-newer
 ARGS   ?= algo=ppo env=cartpole_bullet
 EXTRAS := bullet,classic,panda,tune
 WITHOUT_BULLET := classic,mujoco,tune
@@ -16,7 +18,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILE = nohup nice -n 19 $(BIN)/python -m compileall -q $(VENV)/lib rlzoo_plus robots hydra_plugins >/dev/null 2>&1 &
 
-.PHONY: help setup train test quick check newest docs format bench clean
+.PHONY: help setup train test quick check lint types site fast newest newer docs format bench clean
 
 help:
 	@echo "make train        set up, train PPO on the PyBullet cart-pole, draw the curve, record a video"
@@ -25,6 +27,7 @@ help:
 	@echo "make test         run all tests (a rotating sample of the slow ones)"
 	@echo "make quick        lint, types and the fast tests nearest to what you have changed (a minute)"
 	@echo "make newest       the same for all of it, with the newest versions that pyproject.toml allows"
+	@echo "make newer PYTHON=python3.13   a sample of the tests on a newer Python, where PyBullet has no wheel"
 	@echo "make check        run ruff, mypy, import-linter, the documentation build, the fast tests"
 	@echo "make docs         build the documentation site into build/site"
 	@echo "make format       format and fix with ruff"
@@ -76,16 +79,34 @@ newest:
 	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[dev]'
 	$(NEWEST)/bin/python scripts/quick.py --all
 
-check: setup
+$(NEWPY)/.ready: pyproject.toml constraints.txt
+	test -x $(NEWPY)/bin/python || $(PYTHON) -m venv $(NEWPY)
+	$(NEWPY)/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep '^pip==' constraints.txt)"
+	$(NEWPY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -c constraints.txt -e '.[classic,tune]' pytest pytest-xdist
+	touch $(NEWPY)/.ready
+
+newer: $(NEWPY)/.ready
+	$(NEWPY)/bin/python scripts/run_tests.py newer
+
+# make -j2 check does two of them at a time: types take a minute, and one core.
+check: lint types site fast
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
+
+site: setup
 	$(SITE)
+
+fast: setup
 	$(BIN)/python scripts/run_tests.py fast
 
-docs: setup
-	$(SITE)
+docs: site
 	@echo "build/site/index.html  (while you write: $(BIN)/mkdocs serve)"
 
 format: setup
@@ -96,4 +117,4 @@ bench: setup
 	$(BIN)/python -m benchmarks.side_by_side $(BENCH)
 
 clean:
-	rm -rf $(VENV) $(NEWEST) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) $(NEWEST) $(NEWPY) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

@@ -1,4 +1,4 @@
-"""Run the tests: `fast`, or `all` with a rotating, seeded sample of the slow ones.
+"""Run the tests: `fast`, `all` with a rotating sample of the slow ones, `newer` without PyBullet.
 
 `python scripts/run_tests.py all --slow 30 --seed 3` repeats a sample; `--slow all` runs every one.
 The seed of a day is its number, so that each day's run takes other slow tests. What `fast` has
@@ -22,6 +22,13 @@ ROOT = Path(__file__).resolve().parents[1]
 # What the fast tests passed with; in the virtual environment, which a fresh clone lacks.
 PASSED = Path(sys.prefix) / ".fast-tests-passed"
 FAST = "not training and not slow"
+# Of each room a file whose tests need no PyBullet, for Pythons that have no wheel of it.
+NEWER = (
+    *("tests/analysis/test_statistics.py", "tests/config/test_compose.py"),
+    *("tests/envs/test_without_pybullet.py", "tests/store/test_submissions.py"),
+    *("tests/sweeps/test_sweep_jobs.py", "tests/test_registry.py"),
+    *("tests/tuning/test_asking_and_telling.py", "tests/tuning/test_space.py"),
+)
 WORKERS = 2
 # One thread a test process: on few cores, torch's threads would fight each other.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -30,11 +37,13 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 def main() -> int:
     """Run the chosen tests and return pytest's exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("fast", "all"))
+    parser.add_argument("what", choices=("fast", "all", "newer"))
     parser.add_argument("--slow", default="30", help="how many slow tests, or all; default 30")
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
     parser.add_argument("--again", action="store_true", help="run what has passed already, too")
     options = parser.parse_args()
+    if options.what == "newer":
+        return _pytest("-m", "not slow", *NEWER)
     state = _state()
     if options.what == "fast":
         PASSED.unlink(missing_ok=True)

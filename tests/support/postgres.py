@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from support.processes import wait_for
@@ -38,6 +39,8 @@ def why_not() -> str | None:
     """Say why no server can be started here, None if one can."""
     if programs() is None:
         return "PostgreSQL is not installed"
+    if find_spec("psycopg") is None:
+        return "its driver comes with the extra postgres"
     if os.getuid() == 0 and subprocess.run(["id", "postgres"], capture_output=True).returncode:
         return "PostgreSQL does not run as root, and there is no user postgres"
     return None
