@@ -12,6 +12,7 @@ from robots.ballast import BALLAST
 from robots.camera import Colour, Quaternion, Vector3
 from robots.engines.models import found_file
 from robots.engines.mujoco import inertia
+from robots.engines.mujoco.meshes import read_mesh
 from robots.engines.mujoco.mjcf import read_mjcf
 from robots.engines.mujoco.records import (
     LEAST_INERTIA,
@@ -38,7 +39,8 @@ _KINDS = {
     "mesh": mujoco.mjtGeom.mjGEOM_MESH,
 }
 _FLAT_M = 50.0
-_GROUND: Colour = (0.88, 0.90, 0.93, 1.0)
+_GROUND: Colour = (1.0, 1.0, 1.0, 1.0)
+_LIGHT, _SHADE = (0.95, 0.96, 0.98), (0.80, 0.85, 0.92)
 
 
 class Bodies:
@@ -116,7 +118,24 @@ class Bodies:
         for group, names in ((TOUCHED, record.touched), (SEEN, record.seen)):
             if group == TOUCHED or self.draws:
                 names.append(self._add_geom(self.spec.worldbody, plane, group, f"{number}/ground"))
+        for name in record.seen:
+            self.spec.geom(name).material = self._ground_material()
         return self._keep(BodyRecord(number, [record]))
+
+    def _ground_material(self) -> str:
+        """Return the material of a chequered ground, on which a motion is seen."""
+        name = "ground"
+        if self.spec.material(name) is None:
+            self.spec.add_texture(
+                name=name, type=mujoco.mjtTexture.mjTEXTURE_2D, width=256, height=256,
+                builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER, rgb1=_LIGHT, rgb2=_SHADE,
+            )  # fmt: skip
+            textures = [""] * mujoco.mjtTextureRole.mjNTEXROLE
+            textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = name
+            self.spec.add_material(
+                name=name, textures=textures, texuniform=True, texrepeat=(0.5, 0.5)
+            )
+        return name
 
     def add_shape(
         self,
@@ -253,9 +272,10 @@ class Bodies:
         key = str(path), tuple(scale)
         if key not in self._meshes:
             self._meshes[key] = f"mesh{len(self._meshes)}"
+            points, triangles = read_mesh(path)
             self.spec.add_mesh(
-                name=self._meshes[key], file=str(path), scale=list(scale),
-                inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL,
+                name=self._meshes[key], uservert=points.ravel(), userface=triangles.ravel(),
+                scale=list(scale), inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL,
             )  # fmt: skip
         return self._meshes[key]
 

@@ -1,16 +1,15 @@
 """Moments of inertia of shapes, as Bullet computes them for a link of a given mass."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robots.engines.mujoco.meshes import read_mesh
 from robots.engines.mujoco.urdf import Geometry, Link
 
 Matrix = NDArray[np.float64]
-_STL_HEADER, _STL_FACET = 84, 50
 
 
 def of_link(link: Link) -> Matrix | None:
@@ -58,7 +57,7 @@ def _corners(shape: Geometry) -> Matrix:
     """Return the corners of the box around a shape in the frame of its link, shape (n, 3)."""
     if shape.kind == "mesh":
         assert shape.mesh is not None
-        points = mesh_points(shape.mesh) * np.array(shape.size)
+        points = read_mesh(shape.mesh)[0] * np.array(shape.size)
         low, high = points.min(axis=0), points.max(axis=0)
     else:
         half = np.array(_half_extents(shape.kind, shape.size))
@@ -82,18 +81,3 @@ def matrix(turn: Sequence[float]) -> Matrix:
     flat = np.zeros(9)
     mujoco.mju_quat2Mat(flat, np.array(turn, np.float64))
     return flat.reshape(3, 3)
-
-
-def mesh_points(path: Path) -> Matrix:
-    """Return the points of an .obj or .stl file, shape (n, 3)."""
-    data = path.read_bytes()
-    if path.suffix.lower() == ".obj":
-        rows = [line.split()[1:4] for line in data.splitlines() if line.startswith(b"v ")]
-        return np.array(rows, np.float64)
-    count = int.from_bytes(data[_STL_HEADER - 4 : _STL_HEADER], "little")
-    if len(data) != _STL_HEADER + _STL_FACET * count:  # The kind that is text.
-        rows = [line.split()[1:4] for line in data.splitlines() if b"vertex" in line]
-        return np.array(rows, np.float64)
-    facets = np.frombuffer(data, np.uint8, _STL_FACET * count, _STL_HEADER).reshape(-1, _STL_FACET)
-    points = facets[:, 12:48].copy().view("<f4")
-    return points.reshape(-1, 3).astype(np.float64)

@@ -107,7 +107,9 @@ def read_urdf(path: Path, ballast_m: float | None = None) -> list[Node]:
         robot = ElementTree.fromstring(text.replace(b'version="0.0"', b'version="1.0"'))
     except ElementTree.ParseError as error:
         raise ValueError(f"{path}: this is no URDF ({error}).") from error
-    colours = {one.get("name", ""): _colour(one) for one in robot.findall("material")}
+    # A link may use a colour that another one has named.
+    stated = [one for one in robot.iter("material") if one.find("color") is not None]
+    colours = {one.get("name", ""): _colour(one) for one in stated}
     links = {one.get("name", ""): _link(one, path, colours) for one in robot.findall("link")}
     below: dict[str, list[Element]] = {name: [] for name in links}
     children = set()
