@@ -98,6 +98,8 @@ def _why_out(module: str) -> str:
         return reason
     # Another version of a library may lack anything; what is missing must never end a training.
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == _ROOM:
+            return f"this installation has no {_ROOM}"
         log.debug("why %s.%s stays out:", _ROOM, module, exc_info=True)
         return f"{_ROOM} cannot be imported ({type(error).__name__}: {error})"
 
