@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
+from rlzoo_plus.envs.engine import is_same_engine
 from rlzoo_plus.policies.episode import check_free
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def _table(record: dict[str, Any], max_return: float | None) -> str:
     rows = [("policy", f"{record['which']} of {record['run']}, saved at step {record['step']:,}")]
     if record["overrides"]:
         rows.append(("changed", f"{' '.join(record['overrides'])}; not as it was trained"))
+    engine, trained = record["engine"], record["trained_engine"]
+    if not is_same_engine(engine, trained):
+        rows.append(("engine", f"{engine}; it was trained with {trained}"))
     rows += [
         ("episodes", f"{record['episodes']}, {mode}"),
         ("mean return", f"{record['mean_return']:.2f} +- {record['std_return']:.2f}"),

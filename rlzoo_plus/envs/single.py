@@ -29,6 +29,7 @@ from rlzoo_plus.config.own_code import EXTRAS, env_module
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
+from rlzoo_plus.envs.engine import engine_package
 from rlzoo_plus.envs.episodes import (
     EpisodeLimit,
     RecordedEpisodes,
@@ -41,7 +42,6 @@ from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.given import given, is_given
 from rlzoo_plus.registry import import_user_module, where_raised
-from robots.engines import ENGINES, EngineError, chosen_engine
 from robots.quiet import native_output_hidden
 
 # Arguments of `gymnasium.make` that the manager itself sets.
@@ -199,20 +199,12 @@ def import_packages(spec: EnvConfig) -> None:
     robots.register_robots()
     register_without_velocities()
     # PyBullet prints its build time when it is imported.
-    early = [_engine_of(spec)] if spec.id.startswith("robots/") else []
-    for name in [*early, *spec.packages]:
+    engine = engine_package(spec) if spec.id.startswith("robots/") else None
+    for name in [*([engine] if engine else []), *spec.packages]:
         extra = EXTRAS.get(name.partition(".")[0])
         install = None if extra is None else f"Install it: pip install 'rlzoo-plus[{extra}]'"
         with native_output_hidden():
             import_user_module("env.packages", name, install)
-
-
-def _engine_of(spec: EnvConfig) -> str:
-    """Return the package of the physics engine of one of our robots."""
-    try:
-        return ENGINES[chosen_engine(spec.kwargs.get("engine"))].package
-    except (EngineError, ValueError) as error:
-        raise ConfigError(f"env.id={spec.id} cannot be made: {error}") from error
 
 
 def _check_render_mode(env_id: str, metadata: Any, options: dict[str, Any]) -> None:

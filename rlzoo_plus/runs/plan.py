@@ -18,6 +18,7 @@ from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.engine import engine_version, is_same_engine, trained_engine
 from rlzoo_plus.errors import ConfigError
 
 _RESTART = "restart=true trains a new run here and moves this one aside."
@@ -76,11 +77,14 @@ def plan_run(config: RunConfig) -> Plan:
             "Choose another directory, leave run_dir out, or resume it with resume=auto."
         )
     before = stored_config(run_dir)
+    if before.env.kwargs.get("engine") != config.env.kwargs.get("engine"):
+        _refuse_other_engine(run_dir, before, config)
     config = continued_config(before, config, str(run_dir.path))
     # The status decides: the configuration is replaced before the longer training has begun.
     if state == FINISHED and config.n_timesteps <= status.get("n_timesteps", before.n_timesteps):
         return Plan(Start.DONE, config, run_dir)
     _refuse_imported(run_dir)
+    _refuse_other_engine(run_dir, before, config)
     _refuse_without_checkpoint(run_dir, status.get("num_timesteps"))
     return Plan(Start.RESUME, config, run_dir)
 
@@ -113,6 +117,18 @@ def _refuse_imported(run_dir: RunDir) -> None:
         f"{run_dir.path}: its policy {where}, without the optimizer: it cannot resume. Start a "
         f"new run from it in another directory with init_from={run_dir.path}. {_RESTART}"
     )
+
+
+def _refuse_other_engine(run_dir: RunDir, before: RunConfig, now: RunConfig) -> None:
+    """Refuse to go on with another physics engine, asked for or the default of this machine."""
+    there = trained_engine(run_dir.read_provenance(), before.env)
+    here = engine_version(now.env)
+    if there is not None and here is not None and not is_same_engine(there, here):
+        raise ConfigError(
+            f"{run_dir.path}: it was trained with the engine {there}, and would go on with {here}, "
+            f"which gives other numbers. Install and name the first, or train a new run in another "
+            f"directory. {_RESTART}"
+        )
 
 
 def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = ()) -> Plan:

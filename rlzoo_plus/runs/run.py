@@ -22,6 +22,7 @@ from rlzoo_plus.config.compare import outcome_values
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.python_calls import call_arguments, given_again, translated
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.engine import engine_version, trained_engine
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.changed_env import changed_config, check_spaces
@@ -529,9 +530,17 @@ class Run:
             "deterministic": deterministic,
             "episodes": episodes,
             "overrides": changed,
+            "engine": engine_version(config.env),
+            "trained_engine": self.trained_engine,
             "successes": result.successes,
             **result.record(policy.step or 0),
         }
+
+    @property
+    def trained_engine(self) -> str | None:
+        """Name and version of the physics engine of its training, None if it is no robot's."""
+        provenance = {} if self.path is None else self.run_dir.read_provenance()
+        return trained_engine(provenance, self.config.env)
 
     def changed_config(self, overrides: Sequence[str]) -> tuple[RunConfig, list[str]]:
         """Return the configuration to play with, and those of the overrides that change episodes.

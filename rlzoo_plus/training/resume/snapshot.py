@@ -24,6 +24,7 @@ from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.engine import engine_package
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.envs.spaces import encode_space
 from rlzoo_plus.given import names_in
@@ -256,7 +257,8 @@ class RunSnapshot:
 
     def _fingerprint_of(self, agent: Any) -> dict[str, str]:
         if not self._fingerprint:
-            packages = getattr(agent, "numeric_packages", ())
+            packages = list(getattr(agent, "numeric_packages", ()))
+            packages += [engine] if (engine := engine_package(self.config.env)) else []
             self._fingerprint = numeric_fingerprint(str(agent.device), packages)
         return self._fingerprint
 

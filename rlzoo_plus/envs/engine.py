@@ -1,0 +1,65 @@
+"""The physics engine of a robot's environment: here, and in its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlzoo_plus.artifacts.provenance import package_version
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.errors import ConfigError
+from robots.engines import BULLET, ENGINES, EngineError, chosen_engine
+
+
+def engine_of(spec: EnvConfig) -> str | None:
+    """Return the name of the engine that an environment has here, None if it is no robot.
+
+    Raises:
+        ConfigError: The engine is unknown or not installed.
+    """
+    if not _has_engine(spec):
+        return None
+    try:
+        return chosen_engine(spec.kwargs.get("engine"))
+    except (EngineError, ValueError) as error:
+        raise ConfigError(f"env.id={spec.id} cannot be made: {error}") from error
+
+
+def engine_package(spec: EnvConfig) -> str | None:
+    """Return the package of `engine_of`."""
+    name = engine_of(spec)
+    return None if name is None else ENGINES[name].package
+
+
+def engine_version(spec: EnvConfig) -> str | None:
+    """Return name and version of `engine_of`, as `mujoco 4.0.0`."""
+    name = engine_of(spec)
+    return None if name is None else f"{name} {package_version(ENGINES[name].package)}"
+
+
+def trained_engine(provenance: Mapping[str, Any], spec: EnvConfig) -> str | None:
+    """Return name and version of the engine that a run recorded, None if it is no robot.
+
+    Runs from before it was recorded have Bullet, and no version is told.
+
+    Args:
+        provenance: Of the run; it is untrusted.
+        spec: The environment of the run.
+    """
+    if not _has_engine(spec):
+        return None
+    recorded = provenance.get("engine")
+    is_told = isinstance(recorded, str) and recorded.strip()
+    return printable(recorded if is_told else spec.kwargs.get("engine") or BULLET, 60)
+
+
+def is_same_engine(first: str | None, second: str | None) -> bool:
+    """Return whether two engines, with or without version, are of one name."""
+    return (first or "").partition(" ")[0] == (second or "").partition(" ")[0]
+
+
+def _has_engine(spec: EnvConfig) -> bool:
+    asked = spec.kwargs.get("engine")
+    is_ours = spec.id.rpartition(":")[2].startswith("robots/")
+    return is_ours or (isinstance(asked, str) and asked in ENGINES)

@@ -1,0 +1,117 @@
+"""A run says its physics engine; it does not go on with another, and a policy may visit it."""
+
+from contextlib import closing
+
+import pytest
+from support.training import make_config
+
+from rlzoo_plus.artifacts.provenance import package_version
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.envs import engine
+from rlzoo_plus.envs.engine import engine_of, engine_version, is_same_engine, trained_engine
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.plan import Start, plan_run
+from rlzoo_plus.runs.run import train
+from rlzoo_plus.training.resume.fingerprint import numeric_fingerprint
+from robots.engines import ENGINES
+
+CARTPOLE = ("algo=ppo", "env=cartpole_bullet")
+MUJOCO, BULLET = "env.kwargs.engine=mujoco", "env.kwargs.engine=bullet"
+
+
+def version(name):
+    return f"{name} {package_version(ENGINES[name].package)}"
+
+
+def begun(path, *words, recorded=None):
+    """Return the words of a run that was begun, and stopped before its first checkpoint."""
+    words = (*CARTPOLE, f"run_dir={path}", *words)
+    provenance = {} if recorded is None else {"engine": recorded}
+    path.mkdir()
+    RunDir(path).start(make_config(*words).model_dump(mode="json"), "a test", provenance)
+    return words
+
+
+def test_only_robots_have_an_engine():
+    asked = make_config(*CARTPOLE, MUJOCO).env
+    assert engine_version(asked) == trained_engine({"engine": version("mujoco")}, asked)
+    other = make_config("algo=ppo", "env=gym", "env.id=Pendulum-v1").env
+    assert engine_version(other) is None
+    assert trained_engine({"engine": "bullet 3"}, other) is None
+
+
+def test_runs_from_before_it_was_recorded_have_bullet():
+    spec = make_config(*CARTPOLE).env
+    assert trained_engine({}, spec) == "bullet"
+    assert trained_engine({"engine": 3}, spec) == "bullet"
+    assert "\x1b" not in trained_engine({"engine": "\x1b[2J" * 99}, spec)
+    assert is_same_engine("bullet 3.2.7", trained_engine({}, spec))
+
+
+def test_an_engine_that_is_unknown_is_refused():
+    with pytest.raises(ConfigError, match="engine='mujok' is unknown"):
+        engine_of(make_config(*CARTPOLE, "env.kwargs.engine=mujok").env)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [((), (MUJOCO,)), ((MUJOCO,), ()), ((MUJOCO,), (BULLET,))]
+)
+def test_a_run_does_not_go_on_with_another_engine_that_is_asked_for(tmp_path, before, now):
+    recorded = version("mujoco" if before else "bullet")
+    words = begun(tmp_path / "run", *before, recorded=recorded)
+    kept = [word for word in words if word not in before]
+    with pytest.raises(ConfigError) as caught:
+        plan_run(make_config(*kept, *now))
+    told = str(caught.value)
+    assert version("bullet") in told
+    assert version("mujoco") in told
+    assert "\n" not in told
+
+
+def test_nor_with_another_default_of_the_machine(tmp_path, monkeypatch):
+    words = begun(tmp_path / "run", recorded=version("bullet"))
+    assert plan_run(make_config(*words)).start is Start.RESUME
+    monkeypatch.setattr(engine, "chosen_engine", lambda _: "mujoco")
+    with pytest.raises(ConfigError, match=r"with the engine bullet .* go on with mujoco "):
+        plan_run(make_config(*words))
+
+
+def test_another_version_of_the_engine_is_no_other_engine(tmp_path):
+    words = begun(tmp_path / "run", MUJOCO, recorded="mujoco 3.3.0")
+    assert plan_run(make_config(*words)).start is Start.RESUME
+    assert numeric_fingerprint("cpu", ["mujoco"])["mujoco"] == package_version("mujoco")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a run on MuJoCo, trained as `train` does."""
+    usual = ("algo=ppo", "env=cartpole_bullet", "env.time_limit=20", MUJOCO, "tuned=none")
+    few = ("n_timesteps=64", "algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16")
+    quiet = ("report.video=false", "report.plot=false", "log.tensorboard=false", "device=cpu")
+    place = f"run_dir={tmp_path_factory.mktemp('runs') / 'run'}"
+    return train(*usual, *few, *quiet, place, "n_envs=1", "num_threads=1", quiet=True)
+
+
+@pytest.mark.training
+def test_a_run_records_its_engine(trained):
+    assert trained.run_dir.read_provenance()["engine"] == version("mujoco")
+    assert trained.trained_engine == version("mujoco")
+
+
+@pytest.mark.training
+def test_an_evaluation_says_when_the_engine_is_another(trained, answer):
+    own, other = trained.evaluate(1), trained.evaluate(1, overrides=[BULLET])
+    assert own["engine"] == own["trained_engine"] == other["trained_engine"] == version("mujoco")
+    assert other["engine"] == version("bullet")
+    for name in ENGINES:
+        # A cart-pole touches nothing: its numbers are almost the same on both.
+        config, _ = trained.changed_config([f"env.kwargs.engine={name}"])
+        with closing(trained.env(1, config=config)) as venv:
+            assert venv.get_attr("simulation")[0].engine == name
+    path = str(trained.path)
+    code, text = answer("evaluate", path, "--episodes", "1", BULLET)
+    assert code == 0, text
+    assert f"{version('bullet')}; it was trained with {version('mujoco')}" in text
+    code, text = answer("evaluate", path, "--episodes", "1")
+    assert code == 0, text
+    assert "trained with" not in text
