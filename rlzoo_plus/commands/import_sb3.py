@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         if "=" not in override:
             raise ConfigError(f"{override}: an override is written key=value.")
     # torch is imported here, when the arguments are known to be right.
-    from rlzoo_plus.runs.agents_of_sb3 import Wanted, import_agent
+    from rlzoo_plus.sb3.saved_agents import Wanted, import_agent
 
     imported = import_agent(
         Wanted(**vars(options)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import package_version
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.errors import ConfigError
-from robots.engines import BULLET, ENGINES, EngineError, chosen_engine
 
 
 def engine_of(spec: EnvConfig) -> str | None:
@@ -21,21 +21,22 @@ def engine_of(spec: EnvConfig) -> str | None:
     if not _has_engine(spec):
         return None
     try:
-        return chosen_engine(spec.kwargs.get("engine"))
-    except (EngineError, ValueError) as error:
+        name: str = _engines().chosen_engine(spec.kwargs.get("engine"))
+        return name
+    except (ImportError, ValueError) as error:
         raise ConfigError(f"env.id={spec.id} cannot be made: {error}") from error
 
 
 def engine_package(spec: EnvConfig) -> str | None:
     """Return the package of `engine_of`."""
     name = engine_of(spec)
-    return None if name is None else ENGINES[name].package
+    return None if name is None else str(_engines().ENGINES[name].package)
 
 
 def engine_version(spec: EnvConfig) -> str | None:
     """Return name and version of `engine_of`, as `mujoco 4.0.0`."""
-    name = engine_of(spec)
-    return None if name is None else f"{name} {package_version(ENGINES[name].package)}"
+    package = engine_package(spec)
+    return None if package is None else f"{engine_of(spec)} {package_version(package)}"
 
 
 def trained_engine(provenance: Mapping[str, Any], spec: EnvConfig) -> str | None:
@@ -51,7 +52,7 @@ def trained_engine(provenance: Mapping[str, Any], spec: EnvConfig) -> str | None
         return None
     recorded = provenance.get("engine")
     is_told = isinstance(recorded, str) and recorded.strip()
-    return printable(recorded if is_told else spec.kwargs.get("engine") or BULLET, 60)
+    return printable(recorded if is_told else spec.kwargs.get("engine") or _engines().BULLET, 60)
 
 
 def is_same_engine(first: str | None, second: str | None) -> bool:
@@ -59,7 +60,13 @@ def is_same_engine(first: str | None, second: str | None) -> bool:
     return (first or "").partition(" ")[0] == (second or "").partition(" ")[0]
 
 
+def _engines() -> ModuleType:
+    from robots import engines  # It imports Gymnasium, which a command's help does without.
+
+    return engines
+
+
 def _has_engine(spec: EnvConfig) -> bool:
     asked = spec.kwargs.get("engine")
     is_ours = spec.id.rpartition(":")[2].startswith("robots/")
-    return is_ours or (isinstance(asked, str) and asked in ENGINES)
+    return is_ours or (isinstance(asked, str) and asked in _engines().ENGINES)

@@ -28,7 +28,7 @@ from rlzoo_plus.hub.repository import (
     largest_of,
     largest_of_agent,
 )
-from rlzoo_plus.runs.agents_of_sb3 import Wanted, import_agent
+from rlzoo_plus.sb3.saved_agents import Wanted, import_agent
 from rlzoo_plus.store.cache import cache_base, hash_of
 from rlzoo_plus.store.contract import in_parallel
 

@@ -7,12 +7,12 @@ from support.training import make_config
 
 from rlzoo_plus.artifacts.provenance import package_version
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.envs import engine
 from rlzoo_plus.envs.engine import engine_of, engine_version, is_same_engine, trained_engine
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.plan import Start, plan_run
 from rlzoo_plus.runs.run import train
 from rlzoo_plus.training.resume.fingerprint import numeric_fingerprint
+from robots import engines
 from robots.engines import ENGINES
 
 CARTPOLE = ("algo=ppo", "env=cartpole_bullet")
@@ -71,7 +71,7 @@ def test_a_run_does_not_go_on_with_another_engine_that_is_asked_for(tmp_path, be
 def test_nor_with_another_default_of_the_machine(tmp_path, monkeypatch):
     words = begun(tmp_path / "run", recorded=version("bullet"))
     assert plan_run(make_config(*words)).start is Start.RESUME
-    monkeypatch.setattr(engine, "chosen_engine", lambda _: "mujoco")
+    monkeypatch.setattr(engines, "chosen_engine", lambda _: "mujoco")
     with pytest.raises(ConfigError, match=r"with the engine bullet .* go on with mujoco "):
         plan_run(make_config(*words))
 
