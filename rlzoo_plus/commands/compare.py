@@ -26,6 +26,7 @@ from rlzoo_plus.analysis.series import EVALUATION_RETURN, metric_keys
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.commands.run_groups import RUNS_HELP, run_groups
 from rlzoo_plus.commands.typed import command_parser
+from rlzoo_plus.envs.engine import trained_engine
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 _EXIT = {YES: 0, NO: 1, CANNOT_TELL: 3}
@@ -44,6 +45,7 @@ def main(arguments: list[str]) -> int:
     measured = {name: [measured_by(run, metric) for run in runs] for name, runs in groups.items()}
     sides, notes = make_sides(measured, which)
     _check_sides(sides, notes, options)
+    _check_engines(sides)
     report = compare_sides(sides, which, metric)
     said, code = None, 0
     if options.gate is not None:
@@ -131,6 +133,27 @@ def _check_sides(sides: list[Side], notes: list[str], options: argparse.Namespac
             f"{len(sides)} sides make {len(sides) * (len(sides) - 1) // 2:,} pairs. Name the runs "
             f"of at most {_MOST_SIDES}."
         )
+
+
+def _check_engines(sides: list[Side]) -> None:
+    """Refuse runs of an environment that were not all trained with one physics engine."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for side in sides:
+        for env, by_seed in side.runs.items():
+            for run in by_seed.values():
+                env_id, asked = (run.values.get(key) for key in ("env.id", "env.kwargs.engine"))
+                engine = trained_engine(run.run.read_provenance(), str(env_id), asked)
+                if engine is not None:
+                    name = engine.partition(" ")[0]
+                    found.setdefault(env, {}).setdefault(name, []).append(side.name)
+    for env, engines in found.items():
+        if len(engines) > 1:
+            names = (f"{name} ({', '.join(dict.fromkeys(by))})" for name, by in engines.items())
+            raise ConfigError(
+                f"the runs on {env} were trained with different physics engines: "
+                f"{', '.join(names)}. Compare runs of one engine; `evaluate RUN "
+                "env.kwargs.engine=...` plays a policy on the other."
+            )
 
 
 def _text(report: Report, which: Which, metric: str) -> list[str]:

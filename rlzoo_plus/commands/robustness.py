@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> int:
     parser = command_parser(
         "robustness",
         "Play the same held-out episodes in changed worlds: mass, friction, damping, latency, "
-        "noise, motor strength and pushes for the shipped robots, noise and latency for other "
-        "environments. Prints a table, the worst case and, of several runs, their ranking by it; "
-        "plots a degradation curve for each change.",
+        "noise, motor strength, pushes and the other physics engine for the shipped robots, noise "
+        "and latency for other environments. Prints a table, the worst case and, of "
+        "several runs, their ranking by it; plots a degradation curve for each change.",
         "outputs/cartpole_bullet/ppo/... --choose",
     )
     add = parser.add_argument

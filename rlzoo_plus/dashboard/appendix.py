@@ -171,6 +171,8 @@ def _software(about: Mapping[str, Any]) -> str:
     if isinstance(packages, Mapping):
         known = packages.items()
         parts += [f"{printable(k, 60)} {printable(v, 60)}" for k, v in known if isinstance(v, str)]
+    if isinstance(engine := about.get("engine"), str):
+        parts.append(f"physics engine {printable(engine, 60)}")
     return ", ".join(parts[:40])
 
 

@@ -39,7 +39,7 @@ _MOST_PAIRS, _MOST_SIDES, _MOST_MACHINES, _MOST_VIDEOS = 45, 10, 20, 12
 # Of one video, and of all: a browser holds the whole file in memory, base64 being a third longer.
 LARGEST_VIDEO_BYTES, LARGEST_VIDEOS_BYTES = 2**24, 2**26
 _VIDEOS = {".mp4": "video/mp4", ".gif": "image/gif"}
-_ABOUT = ("git", "python", "packages", "machine")
+_ABOUT = ("git", "python", "packages", "engine", "machine")
 _EMBEDDED = re.compile(r'(src="data:[^"]*")')
 _STYLE = """
 :root { color-scheme: light; }
@@ -277,7 +277,7 @@ def _provenance(runs: Sequence[RunEntry]) -> str:
         about = json.loads(text)
         told = [_value(about.get(key, "-")) for key in _ABOUT]
         rows.append((str(len(paths)), *told, paths[0]))
-    heads = ("runs", "code", "Python", "packages", "machine", "e.g.")
+    heads = ("runs", "code", "Python", "packages", "engine", "machine", "e.g.")
     return _table(heads, rows) + _left_out(len(found) - len(rows), "kinds")
 
 

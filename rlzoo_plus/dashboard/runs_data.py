@@ -141,6 +141,7 @@ def run_data(source: Source, run_id: str) -> dict[str, Any]:
     facts = {
         "directory": place,
         "python": provenance.get("python"),
+        "engine": provenance.get("engine"),
         "commit": code.get("commit"),
         "evaluations": len(entry.evaluations),
     }

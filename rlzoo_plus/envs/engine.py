@@ -9,7 +9,7 @@ from typing import Any
 from rlzoo_plus.artifacts.provenance import package_version
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 
 def engine_of(spec: EnvConfig) -> str | None:
@@ -18,10 +18,11 @@ def engine_of(spec: EnvConfig) -> str | None:
     Raises:
         ConfigError: The engine is unknown or not installed.
     """
-    if not _has_engine(spec):
+    asked = spec.kwargs.get("engine")
+    if not _has_engine(spec.id, asked):
         return None
     try:
-        name: str = _engines().chosen_engine(spec.kwargs.get("engine"))
+        name: str = _engines().chosen_engine(asked)
         return name
     except (ImportError, ValueError) as error:
         raise ConfigError(f"env.id={spec.id} cannot be made: {error}") from error
@@ -39,20 +40,27 @@ def engine_version(spec: EnvConfig) -> str | None:
     return None if package is None else f"{engine_of(spec)} {package_version(package)}"
 
 
-def trained_engine(provenance: Mapping[str, Any], spec: EnvConfig) -> str | None:
+def trained_engine(provenance: Mapping[str, Any], env_id: str, asked: object) -> str | None:
     """Return name and version of the engine that a run recorded, None if it is no robot.
 
     Runs from before it was recorded have Bullet, and no version is told.
 
     Args:
         provenance: Of the run; it is untrusted.
-        spec: The environment of the run.
+        env_id: Id of the run's environment.
+        asked: The engine that its configuration names, if any.
     """
-    if not _has_engine(spec):
+    if not _has_engine(env_id, asked):
         return None
     recorded = provenance.get("engine")
     is_told = isinstance(recorded, str) and recorded.strip()
-    return printable(recorded if is_told else spec.kwargs.get("engine") or _engines().BULLET, 60)
+    return printable(recorded if is_told else asked or _engines().BULLET, 60)
+
+
+def check_engine(name: object, where: str) -> None:
+    """Refuse what is no name of an engine; `where` it stands is for the message."""
+    if name not in (known := _engines().ENGINES):
+        raise ConfigError(f"{where}: {unknown_name('engine', printable(name), known)}")
 
 
 def is_same_engine(first: str | None, second: str | None) -> bool:
@@ -66,7 +74,6 @@ def _engines() -> ModuleType:
     return engines
 
 
-def _has_engine(spec: EnvConfig) -> bool:
-    asked = spec.kwargs.get("engine")
-    is_ours = spec.id.rpartition(":")[2].startswith("robots/")
+def _has_engine(env_id: str, asked: object) -> bool:
+    is_ours = env_id.rpartition(":")[2].startswith("robots/")
     return is_ours or (isinstance(asked, str) and asked in _engines().ENGINES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,7 +14,7 @@ from matplotlib.figure import Figure
 from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.analysis.style import DPI, FAINT, INK, line_look, save_plot
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.policies.robustness import Point, Robustness, nominal_values, ranked
+from rlzoo_plus.policies.robustness import ENGINE, Point, Robustness, nominal_values, ranked
 
 _COLUMNS = 4
 
@@ -55,15 +56,17 @@ def plot(found: Sequence[Robustness], out: Path) -> Path:
     for axes, name in zip(grid, names, strict=False):
         for number, one in enumerate(found):
             points = [p for p in one.points if list(p.change) == [name]]
-            line = sorted([(nominal[name], one.nominal), *((p.change[name], p) for p in points)],
-                          key=lambda pair: pair[0])  # fmt: skip
+            own = one.engine if name == ENGINE else nominal[name]
+            line: list[tuple[Any, Point]] = [(p.change[name], p) for p in points]
+            line = sorted([*line, (own, one.nominal)], key=lambda pair: pair[0])
             x, y = [value for value, _ in line], [p.mean_return for _, p in line]
             error = [np.std(p.returns) / np.sqrt(len(p.returns)) for _, p in line]
             look = line_look(number)
             axes.plot(x, y, markersize=4, linewidth=2, label=one.label, **look)
             low, high = np.subtract(y, error), np.add(y, error)
             axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
-        axes.axvline(nominal[name], color=FAINT, linewidth=4, zorder=0)
+        if name in nominal:
+            axes.axvline(nominal[name], color=FAINT, linewidth=4, zorder=0)
         axes.set_title(name, fontsize=12, color=INK)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color=FAINT)

@@ -1,4 +1,4 @@
-"""How a policy's return degrades as the world changes: masses, latency, noise, pushes."""
+"""How a policy's return degrades as the world changes: masses, latency, pushes, engine."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rlzoo_plus.artifacts.untrusted import (
     read_plain_file,
 )
 from rlzoo_plus.config.schema import EnvConfig, is_own_vec_env
+from rlzoo_plus.envs.engine import check_engine
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError, unknown_name
@@ -39,8 +40,10 @@ _BY_WRAPPER = {
     "latency": ("delayed_action", "delay"),
 }
 
-Change = dict[str, float]
-_Value = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Change = dict[str, float | str]
+_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+# Besides those of `nominal_values`; its values are names.
+ENGINE = "engine"
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Point:
         }
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {value:g}" for name, value in self.change.items()) or "nominal"
+        texts = (f"{k} {v if isinstance(v, str) else f'{v:g}'}" for k, v in self.change.items())
+        return ", ".join(texts) or "nominal"
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Robustness:
     points: list[Point]  # Its episodes in changed worlds
     # Why a change could not be made, by its name
     skipped: dict[str, str] = field(default_factory=dict)
+    engine: str | None = None  # Physics engine of the nominal world, None if it is no robot's
 
     @property
     def worst(self) -> Point:
@@ -91,6 +96,7 @@ class Robustness:
             "nominal": self.nominal.data(),
             "points": [point.data() for point in self.points],
             "worst": self.worst.data(),
+            "engine": self.engine,
             "skipped": self.skipped,
         }
 
@@ -99,8 +105,9 @@ class _Grid(BaseModel):
     """The content of a grid: lists of values by name, and combinations of values."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Annotated[list[_Value], Field(max_length=_MOST_VALUES)]]
-    combinations: list[Annotated[dict[str, _Value], Field(min_length=1)]] = []
+    __pydantic_extra__: dict[str, Annotated[list[_Number], Field(max_length=_MOST_VALUES)]]
+    engine: Annotated[list[str], Field(max_length=_MOST_VALUES)] = []
+    combinations: list[Annotated[dict[str, _Number | str], Field(min_length=1)]] = []
 
 
 def read_grid(file: Path) -> list[Change]:
@@ -117,11 +124,16 @@ def read_grid(file: Path) -> list[Change]:
     except (OSError, ValueError) as error:
         example = "Write lists of numbers by name, as mass: [0.5, 2.0]"
         raise ConfigError(f"{where}: {one_line(error)}. {example}.") from error
-    values = grid.model_extra or {}
+    values = {**(grid.model_extra or {}), ENGINE: grid.engine}
     changes = [{name: value} for name in values for value in values[name]] + grid.combinations
-    for name in {name for change in changes for name in change}:
-        if name not in nominal_values():
-            raise ConfigError(f"{where}: {unknown_name('change', name, nominal_values())}")
+    known = [*nominal_values(), ENGINE]
+    for name, value in {pair: None for change in changes for pair in change.items()}:
+        if name not in known:
+            raise ConfigError(f"{where}: {unknown_name('change', name, known)}")
+        if name == ENGINE:
+            check_engine(value, where)
+        elif isinstance(value, str):
+            raise ConfigError(f"{where}: {name}: {printable(value)} is no number. Write e.g. 2.0.")
     if not 0 < len(changes) <= _MOST_POINTS:
         raise ConfigError(f"{where}: {len(changes)} worlds are not from 1 to {_MOST_POINTS}.")
     return changes
@@ -163,6 +175,7 @@ def measure(
     seeds = held_out_seeds(episodes, seed)
     with closing(make_env(config.env)) as env:
         is_ours = is_robot(env)
+        engine = env.unwrapped.simulation.engine if is_ours else None  # type: ignore[attr-defined]
 
     def play(change: Change) -> Point:
         spec = changed_env(config.env, change, is_ours=is_ours)
@@ -173,16 +186,18 @@ def measure(
 
     nominal, points, skipped = play({}), [], {}
     for change in changes:
+        if change == {ENGINE: engine}:
+            continue  # That is the nominal world.
         try:
             points.append(play(change))
         except ConfigError as error:
             skipped[", ".join(change)] = one_line(error)
-    if changes and not points:
+    if skipped and not points:
         raise ConfigError(f"nothing can be changed. {next(iter(skipped.values()))}")
-    return Robustness(label, nominal, points, skipped)
+    return Robustness(label, nominal, points, skipped, engine)
 
 
-def changed_env(spec: EnvConfig, change: Mapping[str, float], *, is_ours: bool) -> EnvConfig:
+def changed_env(spec: EnvConfig, change: Mapping[str, float | str], *, is_ours: bool) -> EnvConfig:
     """Return an environment with some changes, and without randomization.
 
     Raises:
@@ -202,7 +217,9 @@ def changed_env(spec: EnvConfig, change: Mapping[str, float], *, is_ours: bool) 
         return spec.model_copy(update={"wrappers": wrappers})
     randomization: dict[str, Any] = {}
     for name, value in change.items():
-        if name == "latency":
+        if isinstance(value, str):
+            kwargs[name] = value
+        elif name == "latency":
             kwargs[name] = _whole(value)
         elif name == "motor_strength":
             kwargs[name] = float(kwargs.get(name) or 1.0) * value
@@ -228,7 +245,8 @@ def is_robot(env: gymnasium.Env[Any, Any]) -> bool:
     return module is not None and isinstance(env.unwrapped, module.BaseRobotEnv)
 
 
-def _whole(value: float) -> int:
+def _whole(value: float | str) -> int:
+    value = float(value)
     if value != int(value) or value < 0:
         raise ConfigError(f"latency {value:g} must be whole control steps, and not negative")
     return int(value)

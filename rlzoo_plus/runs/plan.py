@@ -121,7 +121,8 @@ def _refuse_imported(run_dir: RunDir) -> None:
 
 def _refuse_other_engine(run_dir: RunDir, before: RunConfig, now: RunConfig) -> None:
     """Refuse to go on with another physics engine, asked for or the default of this machine."""
-    there = trained_engine(run_dir.read_provenance(), before.env)
+    asked = before.env.kwargs.get("engine")
+    there = trained_engine(run_dir.read_provenance(), before.env.id, asked)
     here = engine_version(now.env)
     if there is not None and here is not None and not is_same_engine(there, here):
         raise ConfigError(

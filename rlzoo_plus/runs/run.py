@@ -540,7 +540,8 @@ class Run:
     def trained_engine(self) -> str | None:
         """Name and version of the physics engine of its training, None if it is no robot's."""
         provenance = {} if self.path is None else self.run_dir.read_provenance()
-        return trained_engine(provenance, self.config.env)
+        env = self.config.env
+        return trained_engine(provenance, env.id, env.kwargs.get("engine"))
 
     def changed_config(self, overrides: Sequence[str]) -> tuple[RunConfig, list[str]]:
         """Return the configuration to play with, and those of the overrides that change episodes.

@@ -123,6 +123,23 @@ def test_runs_that_were_measured_otherwise_are_refused_with_the_keys(tmp_path, o
         main(["a", "b"])
 
 
+@pytest.mark.parametrize("is_default", [True, False])
+def test_runs_of_different_physics_engines_are_refused_by_name(tmp_path, is_default):
+    robot = {"id": "robots/CartPoleBalance-v0"}
+    asked = {} if is_default else {"engine": "mujoco"}
+    write_set(tmp_path / "a", 100.0, about_env=robot)
+    for run in write_set(tmp_path / "b", 100.0, about_env={**robot, "kwargs": asked}):
+        if is_default:
+            run.add_provenance("engine", "mujoco 4.0.0")
+    with pytest.raises(
+        ConfigError, match=r"physics engines: bullet \(.+\), mujoco \(.+\)"
+    ) as caught:
+        main(["a", "b"])
+    assert "\n" not in str(caught.value)
+    write_set(tmp_path / "c", 120.0, about_env=robot)
+    assert main(["a", "c"]) == 0
+
+
 def test_other_environments_are_refused(tmp_path):
     write_set(tmp_path / "a", 100.0)
     write_set(tmp_path / "b", 100.0, algo="sac", env="hopper")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from rlzoo_plus.policies.robustness import (
     read_grid,
 )
 from rlzoo_plus.runs.run import Run
+from robots.engines import ENGINES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +44,10 @@ def test_the_shipped_grid_changes_what_the_request_names():
         ("mass: [heavy]", "mass.0: Input should be a valid number"),
         ("mass: [.nan]", "mass.0: Input should be a finite number"),
         ("combinations: [3]", "combinations.0: Input should be a valid dictionary"),
-        ("combinations: [{mass: x}]", "combinations.0.mass: Input should be a valid number"),
+        ("combinations: [{mass: x}]", "mass: x is no number"),
+        ("engine: bullet", "engine: Input should be a valid list"),
+        ("engine: [mujok]", "Did you mean 'mujoco'"),
+        ("combinations: [{engine: 2.0, mass: 2.0}]", "unknown engine"),
         ("a: &x [1]\nb: *x", "anchors"),
         ("!!python/object/apply:os.system [ls]", "could not determine a constructor"),
         ("[]", "lists of numbers by name"),
@@ -71,6 +76,18 @@ def test_every_change_of_the_shipped_grid_reaches_the_robot():
         strength = env.unwrapped.robot.drive.strength
         assert strength == pytest.approx(0.5 * change.get("motor_strength", 1.0))
         env.close()
+
+
+def test_the_engine_is_a_change_of_the_shipped_grid_and_reaches_the_robot():
+    spec = make_config("algo=ppo", "env=cartpole_bullet").env
+    engines = [change["engine"] for change in read_grid(DEFAULT_GRID) if "engine" in change]
+    assert sorted(engines) == sorted(ENGINES)
+    for engine in engines:
+        with closing(make_env(changed_env(spec, {"engine": engine}, is_ours=True))) as env:
+            assert env.unwrapped.simulation.engine == engine
+    other = make_config("algo=ppo", "env=gym", "env.id=Pendulum-v1").env
+    with pytest.raises(ConfigError, match="not engine"):
+        changed_env(other, {"engine": "mujoco"}, is_ours=False)
 
 
 def test_an_environment_of_others_is_changed_by_wrappers_and_by_nothing_else():
@@ -118,6 +135,26 @@ def test_the_nominal_world_can_be_the_worst_and_negative_returns_have_no_share()
 def test_the_nominal_value_of_each_change_changes_nothing():
     values = nominal_values()
     assert (values["mass"], values["latency"], values["noise"], values["push"]) == (1, 0, 0, 0)
+
+
+@pytest.mark.training
+def test_of_both_engines_the_other_one_is_played_and_plotted(answer, tmp_path):
+    words = ("env.kwargs.engine=mujoco", "env.time_limit=20", "tuned=none", "device=cpu")
+    small = ("n_timesteps=64", "algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16")
+    config = make_config("algo=ppo", "env=cartpole_bullet", *words, *small, "n_envs=1")
+    run, _ = train_run(tmp_path / "run", config)
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("engine: [bullet, mujoco]\ncombinations:\n  - {engine: bullet, mass: 2.0}\n")
+    out = tmp_path / "a.png"
+    few = ("--grid", str(grid), "--episodes", "1", "--out", str(out))
+    code, text = answer("robustness", str(run.path), *few, "--json")
+    assert code == 0, text
+    (found,) = json.loads(text[text.index("{") :])["policies"]
+    assert found["engine"] == "mujoco"
+    changes = [point["change"] for point in found["points"]]
+    assert changes == [{"engine": "bullet"}, {"engine": "bullet", "mass": 2.0}]
+    assert "engine bullet, mass 2" in str(Point(changes[1], [1.0], None))
+    assert out.is_file()
 
 
 @pytest.fixture(scope="module")

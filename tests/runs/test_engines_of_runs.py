@@ -5,6 +5,7 @@ from contextlib import closing
 import pytest
 from support.training import make_config
 
+from benchmarks.sim_to_sim import HEADS, play, row
 from rlzoo_plus.artifacts.provenance import package_version
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.envs.engine import engine_of, engine_version, is_same_engine, trained_engine
@@ -34,18 +35,18 @@ def begun(path, *words, recorded=None):
 
 def test_only_robots_have_an_engine():
     asked = make_config(*CARTPOLE, MUJOCO).env
-    assert engine_version(asked) == trained_engine({"engine": version("mujoco")}, asked)
+    assert engine_version(asked) == version("mujoco")
     other = make_config("algo=ppo", "env=gym", "env.id=Pendulum-v1").env
     assert engine_version(other) is None
-    assert trained_engine({"engine": "bullet 3"}, other) is None
+    assert trained_engine({"engine": "bullet 3"}, other.id, None) is None
 
 
 def test_runs_from_before_it_was_recorded_have_bullet():
-    spec = make_config(*CARTPOLE).env
-    assert trained_engine({}, spec) == "bullet"
-    assert trained_engine({"engine": 3}, spec) == "bullet"
-    assert "\x1b" not in trained_engine({"engine": "\x1b[2J" * 99}, spec)
-    assert is_same_engine("bullet 3.2.7", trained_engine({}, spec))
+    robot = ("robots/CartPoleBalance-v0", None)
+    assert trained_engine({}, *robot) == "bullet"
+    assert trained_engine({"engine": 3}, *robot) == "bullet"
+    assert "\x1b" not in trained_engine({"engine": "\x1b[2J" * 99}, *robot)
+    assert is_same_engine("bullet 3.2.7", trained_engine({}, *robot))
 
 
 def test_an_engine_that_is_unknown_is_refused():
@@ -115,3 +116,23 @@ def test_an_evaluation_says_when_the_engine_is_another(trained, answer):
     code, text = answer("evaluate", path, "--episodes", "1")
     assert code == 0, text
     assert "trained with" not in text
+
+
+@pytest.mark.training
+def test_the_table_of_both_engines_has_a_row_for_a_run(trained):
+    records = play(trained, "final", 2)
+    cells = row(trained, records)
+    assert len(cells) == len(HEADS)
+    assert cells[2] == version("mujoco")
+    assert [record["engine"] for record in records.values()] == [version(name) for name in ENGINES]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("own", "other", "kept"), [(200.0, 150.0, "75%"), (-5.0, -6.0, "-")])
+def test_what_is_kept_is_a_share_of_the_return_on_the_own_engine(trained, own, other, kept):
+    means = {"bullet": other, "mujoco": own}
+    records = {
+        name: {"engine": name, "mean_return": mean, "std_return": 1.0, "success_rate": None}
+        for name, mean in means.items()
+    }
+    assert row(trained, records)[-1] == kept
