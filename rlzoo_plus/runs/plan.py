@@ -127,8 +127,8 @@ def _refuse_other_engine(run_dir: RunDir, before: RunConfig, now: RunConfig) -> 
     if there is not None and here is not None and not is_same_engine(there, here):
         raise ConfigError(
             f"{run_dir.path}: it was trained with the engine {there}, and would go on with {here}, "
-            f"which gives other numbers. Install and name the first, or train a new run in another "
-            f"directory. {_RESTART}"
+            f"which gives other numbers. Resume it where {there.split()[0]} is what it would take, "
+            f"or train a new run in another directory. {_RESTART}"
         )
 
 
