@@ -539,7 +539,9 @@ class Run:
     @property
     def trained_engine(self) -> str | None:
         """Name and version of the physics engine of its training, None if it is no robot's."""
-        provenance = {} if self.path is None else self.run_dir.read_provenance()
+        # A bundle records nothing of its training.
+        has_record = self._place is not None and not self._place.is_bundle
+        provenance = self.run_dir.read_provenance() if has_record else {}
         env = self.config.env
         return trained_engine(provenance, env.id, env.kwargs.get("engine"))
 
