@@ -23,7 +23,7 @@ from robots.simulation import Physics, Simulation
 
 Floats = NDArray[np.float64]
 _SPIN, _ROLL = 0.005, 0.0001
-_NEAREST_STIFF_S = 2.0
+_STIFFEST_STEPS = 2.0
 """Time constant of contacts in physics steps; MuJoCo takes no less."""
 _CONTACT_IMPEDANCE = (0.9, 0.95, 0.001, 0.5, 2.0)
 _SLIP = 10.0
@@ -146,7 +146,7 @@ class CompiledWorld(Simulation):
 
     def _compile(self) -> None:
         self._pairs = self.bodies.collide()
-        stiff = (_NEAREST_STIFF_S * self.bodies.spec.option.timestep, 1.0)
+        stiff = (_STIFFEST_STEPS * self.bodies.spec.option.timestep, 1.0)
         for pair in self.bodies.spec.pairs:
             pair.condim, pair.solref, pair.solimp = 3, stiff, _CONTACT_IMPEDANCE
         before = self._named_state()

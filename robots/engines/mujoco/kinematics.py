@@ -17,8 +17,6 @@ MOST_ITERATIONS, NEAR = 20, 1e-4
 """Steps of the solver, and the error at which it ends [m and rad]."""
 DAMPING, MOST_CHANGE = 0.02, 0.3
 """What bounds its steps near a singular posture, and the longest of a joint [rad or m]."""
-
-
 MOST_JOINTS = 128
 """Most that ``mujoco_worlds.c`` takes."""
 
