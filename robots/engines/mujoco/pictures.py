@@ -38,7 +38,9 @@ class Pictures:
         head = spec.visual.headlight
         head.ambient, head.diffuse, head.specular = (0.55,) * 3, (0.1,) * 3, (0.0,) * 3
         # Shadows as far as a robot goes, since beyond the map of them they are specks.
-        spec.visual.quality.shadowsize, spec.visual.map.shadowclip = 4096, 4.0
+        spec.visual.quality.shadowsize, spec.visual.map.shadowclip = 2048, 4.0
+        # Without a GPU, smooth edges and a finer map take two thirds of the time of a picture.
+        spec.visual.quality.offsamples = 0
         spec.stat.extent = 2.0
 
     def paint(self, link: LinkRecord, colour: Colour) -> None:
