@@ -106,8 +106,7 @@ class DriveToGoal(Task):
         x, y = _to_goal(state)
         ahead, left, _ = rotate_back(orientation, [x, y, 0.0 * x])
         length = np.maximum(np.sqrt(ahead * ahead + left * left), 1e-9)
-        velocity = rotate_back(orientation, columns(state.base_velocity))
-        turning = rotate_back(orientation, columns(state.base_angular_velocity))
+        velocity, turning = state.base_motion
         return observation_of(
             np.sqrt(x * x + y * y),
             ahead / length,

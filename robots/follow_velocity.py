@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.distributions import read_number
-from robots.frames import columns, gravity_direction, rotate_back, sum_of_squares
+from robots.frames import columns, gravity_direction, sum_of_squares
 from robots.rewards import tolerance
 from robots.robot import InitialState
 from robots.sensors import Floats, Memory, State
@@ -181,8 +181,9 @@ class FollowVelocity(Task):
         step = count - self._command_steps * np.floor((count - 1.0) / self._command_steps)
         is_settled = (count > 0.0) & (step > self._settling_steps)
         is_last = (count > 0.0) & (step == self._command_steps)
+        measured = self.measured(state)
         deviation = memory["deviation"] + np.where(
-            is_settled[..., None], self.measured(state) - memory["command"], 0.0
+            is_settled[..., None], measured - memory["command"], 0.0
         )
         mean_errors = abs(deviation) / (self._command_steps - self._settling_steps)
         number = np.mod(np.floor(count / self._command_steps), self._n_commands).astype(np.intp)
@@ -191,7 +192,7 @@ class FollowVelocity(Task):
             "schedule": memory["schedule"],
             "command": command[..., 0, :],
             "action": smoothed(action, state),
-            "velocity": self.average(state),
+            "velocity": averaged(memory["velocity"], measured),
             "deviation": np.where(is_last[..., None], 0.0, deviation),
             "errors": memory["errors"] + np.where(is_last[..., None], mean_errors, 0.0),
             "n_errors": memory["n_errors"] + is_last,
@@ -217,12 +218,12 @@ class FollowVelocity(Task):
             (..., 17 + 2 n_joints +
             n_actions).
         """
-        orientation = columns(state.base_orientation)
         clock = self._radians_per_step * state.memory["count"]
+        velocity, angular_velocity = state.base_motion
         return observation_of(
-            *rotate_back(orientation, columns(state.base_velocity)),
-            *rotate_back(orientation, columns(state.base_angular_velocity)),
-            *gravity_direction(orientation),
+            *velocity,
+            *angular_velocity,
+            *gravity_direction(columns(state.base_orientation)),
             *columns(state.memory["command"]),
             *columns(state.memory["velocity"]),
             np.sin(clock),
@@ -244,14 +245,14 @@ class FollowVelocity(Task):
         from the smoothed ones before, ``slip``: minus the squared speeds over the ground of the
         feet that touch it, added up.
         """
-        orientation = columns(state.base_orientation)
-        roll_rate, pitch_rate, _ = rotate_back(orientation, columns(state.base_angular_velocity))
+        average = averaged(state.memory["velocity"], self.measured(state))
+        _, (roll_rate, pitch_rate, _) = state.base_motion
         _, _, height = columns(state.base_position)
         _, _, vertical = columns(state.base_velocity)
-        _, _, down = gravity_direction(orientation)
+        _, _, down = gravity_direction(columns(state.base_orientation))
         level = tolerance(1.0 + down, margin=0.2)
         return {
-            **following(*columns(self.average(state) - state.memory["command"])),
+            **following(*columns(average - state.memory["command"])),
             "posture": level * tolerance(height - self._stance.height_m, margin=0.15),
             "vertical": -(vertical * vertical),
             "rocking": -(roll_rate * roll_rate + pitch_rate * pitch_rate),
@@ -278,22 +279,22 @@ class FollowVelocity(Task):
             followed = followed & (error <= limit * memory["n_errors"])
         return followed
 
-    def average(self, state: State) -> NDArray[np.float64]:
-        """Return the running average of ``measured``: over the swaying within a step of the legs.
-
-        Its state before is in the memory, shape (..., 3).
-        """
-        before = state.memory["velocity"]
-        after: NDArray[np.float64] = before + AVERAGING * (self.measured(state) - before)
-        return after
-
     @staticmethod
     def measured(state: State) -> NDArray[np.float64]:
         """Return what is commanded as it is: [m/s, m/s, rad/s], shape (..., 3)."""
-        orientation = columns(state.base_orientation)
-        forward, sideways, _ = rotate_back(orientation, columns(state.base_velocity))
-        _, _, turn = rotate_back(orientation, columns(state.base_angular_velocity))
+        (forward, sideways, _), (_, _, turn) = state.base_motion
         return np.stack([forward, sideways, turn], axis=-1)
+
+
+def averaged(before: Floats, measured: Floats) -> Floats:
+    """Return the running average of a velocity, over the swaying within a step of the legs.
+
+    Args:
+        before: The average of the step before, shape (..., 3).
+        measured: The velocity of this step, shape (..., 3).
+    """
+    after: Floats = before + AVERAGING * (measured - before)
+    return after
 
 
 def smoothed(action: Floats, state: State) -> Floats:

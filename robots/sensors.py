@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robots.camera import Camera
-from robots.frames import Components, Floats, columns
+from robots.frames import Components, Floats, columns, rotate_back
 from robots.ranges import RangeReader, RangeSensor
 from robots.simulation import JointInfo, Simulation, matching
 
@@ -76,18 +76,36 @@ class State(NamedTuple):
         """Positions and velocities of the joints, taken apart as ``columns`` does."""
         return columns(self.joint_position), columns(self.joint_velocity)
 
+    @property
+    def base_motion(self) -> tuple[Components, Components]:
+        """Velocity [m/s] and angular velocity [rad/s] of the base, in its own frame."""
+        orientation = columns(self.base_orientation)
+        return (
+            rotate_back(orientation, columns(self.base_velocity)),
+            rotate_back(orientation, columns(self.base_angular_velocity)),
+        )
+
 
 class StateOfMany(State):
-    """The same of many worlds, which takes its joints apart once."""
+    """The same of many worlds, which computes each of these once."""
 
     @property
     def joints(self) -> tuple[Components, Components]:
         """Positions and velocities of the joints."""
         known: dict[str, Any] = self.__dict__
-        if not known:
+        if "joints" not in known:
             known["joints"] = super().joints
         joints: tuple[Components, Components] = known["joints"]
         return joints
+
+    @property
+    def base_motion(self) -> tuple[Components, Components]:
+        """Velocity [m/s] and angular velocity [rad/s] of the base, in its own frame."""
+        known: dict[str, Any] = self.__dict__
+        if "base_motion" not in known:
+            known["base_motion"] = super().base_motion
+        motion: tuple[Components, Components] = known["base_motion"]
+        return motion
 
 
 # What a robot that reads its joints alone has between them and its image.
