@@ -2,9 +2,10 @@
 
     python -m benchmarks.baselines [--tasks kuka_reach ...] [--runs FOLDER]
 
-Each plays 20 episodes (seeds 0 to 19). FOLDER is that of benchmarks.robot_suite: with it, the best
-policy of its first seed also plays with a goal that never changes in what it sees. The tables are
-those of the tasks' pages; tests/robots/test_baselines.py compares the pages with what is played.
+Each plays 20 episodes (seeds 0 to 19). FOLDER is the sweep of `rlzoo-plus benchmark --suite
+robots`: with it, the best policy of its first seed also plays with a goal that never changes in
+what it sees. The tables are those of the tasks' pages; tests/robots/test_baselines.py compares the
+pages with what is played.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def main() -> None:
     found = settings()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=found, default=list(found))
-    parser.add_argument("--runs", type=Path, help="folder of benchmarks.robot_suite")
+    parser.add_argument("--runs", type=Path, help="outputs/sweeps/benchmark-robots")
     options = parser.parse_args()
     for task in options.tasks:
         print(f"\n{task}\n\n| policy | return | success |\n|---|---|---|", flush=True)

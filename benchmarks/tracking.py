@@ -2,7 +2,7 @@
 
     python -m benchmarks.tracking [RUN ...] [--episodes 100] [--out tracking.json]
 
-Without runs, those of `python -m benchmarks.robot_suite --tasks a1_walk vision60_walk`. For each,
+Without runs, those of `rlzoo-plus benchmark --suite robots`. For each,
 the best policy is given a grid of commands (forward, sideways and turn together), each for the time
 that the task gives one, in shuffled order. Printed are the mean velocity after settling, and the
 slope of the regression of the measured on the commanded velocity, for each axis; then what the
@@ -77,14 +77,14 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tracking.json"))
     options = parser.parse_args()
-    suite = Path("outputs/robot_suite")
+    suite = Path("outputs/sweeps/benchmark-robots")
     runs = options.runs or [
         file.parent
         for task in ("a1_walk", "vision60_walk")
         for file in sorted((suite / task).rglob("result.json"))
     ]
     if not runs:
-        parser.error(f"no runs below {suite}. Name some, or train them with robot_suite.")
+        parser.error(f"no runs below {suite}. Name some, or train them with rlzoo-plus benchmark.")
     report = [of_run(run, options.episodes) for run in runs]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -111,7 +111,7 @@ def _reach(*_, **__):
 # What is called next.
 BEGINNINGS = (
     "rlzoo_plus.commands.train.plan_run",
-    "rlzoo_plus.commands.benchmark.run_suite",
+    "rlzoo_plus.commands.benchmark.SuiteRun.train",
     "rlzoo_plus.commands.inspect._step_through",
     "rlzoo_plus.doctor.check_jobs.check_jobs",
     "rlzoo_plus.envs.fit.inspect_env",

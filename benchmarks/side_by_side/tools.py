@@ -73,7 +73,7 @@ def run(commands: Iterable[list[str]], environ: Mapping[str, str], cores: set[in
         for number, command in enumerate(commands):
             place = Path(folder) / str(number)
             place.mkdir()
-            started.append((command, place, _start(command, place, variables, cores)))
+            started.append((command, place, start(command, place, variables, cores)))
         cpu_s = memory = 0.0
         for command, place, process in started:
             _, status, usage = os.wait4(process.pid, 0)
@@ -86,9 +86,10 @@ def run(commands: Iterable[list[str]], environ: Mapping[str, str], cores: set[in
     return Took(time.perf_counter() - began, cpu_s, memory)
 
 
-def _start(
+def start(
     command: list[str], place: Path, variables: dict[str, str], cores: set[int]
 ) -> subprocess.Popen[bytes]:
+    """Start a command in a folder on these cores; what it prints goes to its output.txt."""
     with (place / "output.txt").open("wb") as output:
         process = subprocess.Popen(command, cwd=place, env=variables, stdout=output, stderr=output)
     # Its children, and the threads that it starts later, inherit them.

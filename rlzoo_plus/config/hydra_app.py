@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import hydra
@@ -40,8 +40,15 @@ def compose_once(arguments: Sequence[str]) -> Composed:
         return Composed.of(hydra.compose("config", overrides, return_hydra_config=True))
 
 
-def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], batch: Batch) -> None:
+def compose_jobs(
+    take: Callable[[Composed], None],
+    arguments: Sequence[str],
+    batch: Batch,
+    parts: Iterable[Sequence[str]] = ((),),
+) -> None:
     """Compose every job of a sweep, and give it to `take`; none is run.
+
+    Each of `parts` has overrides that stand before the arguments, in jobs of its own.
 
     Raises:
         ConfigError: The overrides cannot be read.
@@ -55,9 +62,11 @@ def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], bat
             batch.tune(overrides, lambda given: composer.compose(0, given))
             return
         # The loader resolves glob(*).
-        parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
-        (jobs,) = BasicSweeper.split_arguments(parsed, None)
-        compose_batch(composer, jobs, take, batch)
+        parser = OverridesParser.create(config_loader=loader)
+        for part in parts:
+            parsed = parser.parse_overrides([*prepare_overrides(part), *overrides])
+            (jobs,) = BasicSweeper.split_arguments(parsed, None)
+            compose_batch(composer, jobs, take, batch)
 
 
 @contextlib.contextmanager

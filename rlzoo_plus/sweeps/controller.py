@@ -46,13 +46,14 @@ class Controller(Scheduler[Entry]):
         tick: Callable[[], None] = lambda: None,
         target: str = TARGET,
         *,
+        may_start: Callable[[SweepJob], bool] = lambda job: True,
         takes_signals: bool = True,
     ) -> None:
         """Take jobs; none is started yet.
 
         `ended` is called with each job that ended, and with those that were done already; `tick` a
-        few times a second. `target` is the function that a job's process calls; for `takes_signals`
-        see `Scheduler`.
+        few times a second. `target` is the function that a job's process calls. A job whose turn
+        has come waits for another call if `may_start` says no; for `takes_signals` see `Scheduler`.
         """
         super().__init__(launcher, takes_signals=takes_signals)
         self.ledger = ledger
@@ -64,6 +65,7 @@ class Controller(Scheduler[Entry]):
         self._news = Follower(ledger.path)
         self._failed_there: dict[str, str] = {}
         self._ended, self._tick, self._target = ended, tick, target
+        self._may_start = may_start
 
     def run(self) -> int:
         """Run the jobs; return 0, 1 if one failed, 75 or 130 if the sweep was stopped."""
@@ -113,7 +115,7 @@ class Controller(Scheduler[Entry]):
             elif reason := self._failed_elsewhere(entry):
                 self._become(entry, JobState.FAILED, reason)
                 self._ended(entry)
-            else:
+            elif self._may_start(entry.job):
                 return entry
         return None
 

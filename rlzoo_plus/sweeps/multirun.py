@@ -200,6 +200,7 @@ def run_jobs(
         launcher,
         view.ended,
         lambda: view.tick(controller),
+        may_start=view.may_start,
         takes_signals=takes_signals,
     )
     with view:

@@ -1,0 +1,1 @@
+"""Benchmark suites: cells of algorithm and environment, trained over seeds, beside known scores."""
