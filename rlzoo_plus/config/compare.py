@@ -19,6 +19,7 @@ _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
 _FREE_FORM = ("env.kwargs.", "env.wrappers[", "callbacks[", "network.policy_kwargs.")
 _HASHED = "sha256:"
 _MOST_CHANGES = 8
+_ENGINE = "env.kwargs.engine"
 
 
 def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig:
@@ -78,6 +79,8 @@ def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tup
     if isinstance(before, Mapping):
         found = list(_differences(before, outcome_values(config)))
         # A section that was added or removed is reported by its entries.
+        # The engine of a run that named none is in the fingerprint; naming it changes nothing.
+        found = [one for one in found if one[:2] != (_ENGINE, _ABSENT)]
         keys = " ".join(key for key, _, _ in found)
         return {key: (old, new) for key, old, new in found if f" {key}." not in f" {keys}"}
     # Earlier versions stored the hash alone.

@@ -77,9 +77,13 @@ def plan_run(config: RunConfig) -> Plan:
             "Choose another directory, leave run_dir out, or resume it with resume=auto."
         )
     before = stored_config(run_dir)
-    if before.env.kwargs.get("engine") != config.env.kwargs.get("engine"):
-        _refuse_other_engine(run_dir, before, config)
-    config = continued_config(before, config, str(run_dir.path))
+    asked = config.env.kwargs.get("engine")
+    compared = before
+    if before.env.kwargs.get("engine") != asked:
+        there = _refuse_other_engine(run_dir, before, config)
+        if there is not None and "engine" not in before.env.kwargs:
+            compared = _naming_engine(before, asked)
+    config = continued_config(compared, config, str(run_dir.path))
     # The status decides: the configuration is replaced before the longer training has begun.
     if state == FINISHED and config.n_timesteps <= status.get("n_timesteps", before.n_timesteps):
         return Plan(Start.DONE, config, run_dir)
@@ -119,17 +123,28 @@ def _refuse_imported(run_dir: RunDir) -> None:
     )
 
 
-def _refuse_other_engine(run_dir: RunDir, before: RunConfig, now: RunConfig) -> None:
-    """Refuse to go on with another physics engine, asked for or the default of this machine."""
+def _naming_engine(config: RunConfig, engine: Any) -> RunConfig:
+    """Return a configuration with the engine that its run had and did not name."""
+    kwargs = {**config.env.kwargs, "engine": engine}
+    return config.model_copy(update={"env": config.env.model_copy(update={"kwargs": kwargs})})
+
+
+def _refuse_other_engine(run_dir: RunDir, before: RunConfig, now: RunConfig) -> str | None:
+    """Refuse to go on with another physics engine, asked for or the default of this machine.
+
+    Returns:
+        The engine that it was trained with, None if it is no robot.
+    """
     asked = before.env.kwargs.get("engine")
     there = trained_engine(run_dir.read_provenance(), before.env.id, asked)
     here = engine_version(now.env)
     if there is not None and here is not None and not is_same_engine(there, here):
         raise ConfigError(
             f"{run_dir.path}: it was trained with the engine {there}, and would go on with {here}, "
-            f"which gives other numbers. Resume it where {there.split()[0]} is what it would take, "
-            f"or train a new run in another directory. {_RESTART}"
+            f"which gives other numbers. Resume it with env.kwargs.engine={there.split()[0]}, or "
+            f"train a new run in another directory. {_RESTART}"
         )
+    return there
 
 
 def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = ()) -> Plan:

@@ -8,6 +8,7 @@ from support.training import make_config
 from benchmarks.sim_to_sim import HEADS, play, row
 from rlzoo_plus.artifacts.provenance import package_version
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.engine import engine_of, engine_version, is_same_engine, trained_engine
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.plan import Start, plan_run
@@ -83,14 +84,51 @@ def test_another_version_of_the_engine_is_no_other_engine(tmp_path):
     assert numeric_fingerprint("cpu", ["mujoco"])["mujoco"] == package_version("mujoco")
 
 
+@pytest.mark.parametrize(("recorded", "named"), [("mujoco", MUJOCO), ("bullet", BULLET)])
+def test_a_run_goes_on_with_its_own_engine_named(tmp_path, recorded, named):
+    words = begun(tmp_path / "run", recorded=version(recorded))
+    plan = plan_run(make_config(*words, named))
+    assert plan.start is Start.RESUME
+    assert engine_of(plan.config.env) == recorded
+
+
+def test_naming_an_engine_excuses_no_other_change(tmp_path):
+    words = begun(tmp_path / "run", recorded=version("mujoco"))
+    with pytest.raises(ConfigError, match=r"go on with bullet .* env\.kwargs\.engine=mujoco"):
+        plan_run(make_config(*words))
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.latency: 'not set' there, 1 here"):
+        plan_run(make_config(*words, MUJOCO, "env.kwargs.latency=1"))
+
+
+def few_steps(path, *words, n_timesteps=64):
+    """Train a run of few steps as `train` does."""
+    usual = ("algo=ppo", "env=cartpole_bullet", "env.time_limit=20", "tuned=none", "n_envs=1")
+    few = ("algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16", "num_threads=1")
+    quiet = ("report.video=false", "report.plot=false", "log.tensorboard=false", "device=cpu")
+    length = f"n_timesteps={n_timesteps}"
+    return train(*usual, *few, *quiet, *words, length, f"run_dir={path}", quiet=True)
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Return a run on MuJoCo, trained as `train` does."""
-    usual = ("algo=ppo", "env=cartpole_bullet", "env.time_limit=20", MUJOCO, "tuned=none")
-    few = ("n_timesteps=64", "algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16")
-    quiet = ("report.video=false", "report.plot=false", "log.tensorboard=false", "device=cpu")
-    place = f"run_dir={tmp_path_factory.mktemp('runs') / 'run'}"
-    return train(*usual, *few, *quiet, place, "n_envs=1", "num_threads=1", quiet=True)
+    """Return a run on MuJoCo."""
+    return few_steps(tmp_path_factory.mktemp("runs") / "run", MUJOCO)
+
+
+@pytest.mark.training
+def test_a_run_without_pybullet_goes_on_bit_for_bit_where_it_is_installed(tmp_path, monkeypatch):
+    whole = few_steps(tmp_path / "whole", MUJOCO, n_timesteps=128)
+    with monkeypatch.context() as patch:
+        engines._default.cache_clear()
+        patch.setattr(engines, "_is_installed", lambda package: package == "mujoco")
+        few_steps(tmp_path / "run")
+    engines._default.cache_clear()
+    resumed = few_steps(tmp_path / "run", MUJOCO, n_timesteps=128)
+    assert resumed.run_dir.read_provenance()["engine"] == version("mujoco")
+    for part in ("networks and targets", "optimizers", "random generators", "monitor rows"):
+        assert run_digests(resumed.run_dir)[part] == run_digests(whole.run_dir)[part]
+    (known,) = resumed.run_dir.read_result()["inexact_because"]
+    assert "64 to 128 steps" in known
 
 
 @pytest.mark.training
