@@ -21,6 +21,7 @@ from support.training import make_config
 import robots
 from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.envs.single import make_env
+from robots.engines import ENGINES
 
 FILE = Path(__file__).parents[1] / "envs" / "environment_digests.json"
 SEED = 17
@@ -28,13 +29,25 @@ SEED = 17
 TOLERANCES = {0: 1e-5, 1: 1e-4, 5: 1e-4, 20: 1e-4, 50: 1e-3, 100: 1e-2, 200: 1e-2}
 ALWAYS = 20
 _COLUMNS = ("the number of episodes", "the observation", "the sum of rewards")
-# Options that every robot of ours takes.
-CONSTRAINED = {"latency": 1, "max_action_rate": 0.2, "motor_strength": 0.9}
+# Options that every robot of ours takes, by variant of its name.
+VARIANTS = {
+    "": {"engine": "bullet"},
+    "constrained": {
+        "engine": "bullet",
+        "latency": 1,
+        "max_action_rate": 0.2,
+        "motor_strength": 0.9,
+    },
+    "mujoco": {"engine": "mujoco"},
+}
+# OpenGL draws what it sees, on each machine a little otherwise.
+SEES = "robots/CartPoleCamera-v0 mujoco"
 
 
 def names():
-    """Return the names of all digests: of each robot twice, and of each other environment."""
-    ours = [f"{robot}{variant}" for robot in robots.ROBOT_IDS for variant in ("", " constrained")]
+    """Return the names of all digests: of each robot's variants, and of other environments."""
+    ours = [f"{robot} {variant}".strip() for robot in robots.ROBOT_IDS for variant in VARIANTS]
+    ours.remove(SEES)
     return [*ours, *sorted(_foreign())]
 
 
@@ -46,7 +59,7 @@ def digest(name, *, once=False):
     Raises:
         ConfigError: A package is not installed.
     """
-    package = _package(["pybullet"] if name.startswith("robots/") else _foreign()[name][1])
+    package = _version(package_of(name))
     numbers = {"numbers": _play(name, nudge=False)}
     if once:
         return {"package": package, **numbers}
@@ -116,17 +129,26 @@ def _foreign():
     return found
 
 
-def _package(packages):
-    names = [*packages, "gymnasium"]
-    return f"{names[0]} {metadata.version(names[0])}"
+def package_of(name):
+    """Return the package whose code an environment is: of a robot, that of its engine."""
+    if name.startswith("robots/"):
+        return ENGINES[_variant(name)["engine"]].package
+    return [*_foreign()[name][1], "gymnasium"][0]
+
+
+def _version(package):
+    return f"{package} {metadata.version(package)}"
+
+
+def _variant(name):
+    return VARIANTS[name.partition(" ")[2]]
 
 
 def _make(name):
     if not name.startswith("robots/"):
         return make_env(make_config(f"env={_foreign()[name][0]}", "tuned=none").env)
     robots.register_robots()
-    env_id, _, variant = name.partition(" ")
-    return gym.make(env_id, **(CONSTRAINED if variant else {}))
+    return gym.make(name.partition(" ")[0], **_variant(name))
 
 
 def _play(name, nudge):
