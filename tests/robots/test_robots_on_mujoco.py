@@ -1,11 +1,14 @@
 """Every robot on MuJoCo keeps the contract of robots; its joints and links are those on Bullet."""
 
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
 
 from rlzoo_plus.testing import RobotContract
 from robots import ROBOT_IDS
+from robots.vec_env import RobotVecEnv
 
 ON_MUJOCO = {"engine": "mujoco"}
 # One of each kind of body and of action; the others are like them.
@@ -31,7 +34,8 @@ class TestEveryRobot(RobotContract):
         assert frame.shape == (80, 120, 3)
         assert frame.std() > 0
 
-    def test_an_action_that_is_not_a_number_is_an_error(self, env):
+    def test_an_action_that_is_not_a_number_is_an_error(self, env, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
         if not isinstance(env.action_space, gymnasium.spaces.Box):
             pytest.skip("its actions are whole numbers")
         env.reset(seed=0)
@@ -43,6 +47,18 @@ class TestEveryRobot(RobotContract):
 
         with pytest.raises(FloatingPointError):
             play()
+        assert not list(Path.cwd().glob("MUJOCO_LOG*"))
+
+
+def test_a_state_that_is_not_a_number_in_many_worlds_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROBOTS_THREADS", "2")
+    worlds = RobotVecEnv([gymnasium.make(ROBOT_IDS[0], **ON_MUJOCO).unwrapped for _ in range(4)])
+    worlds.reset(seed=0)
+    with pytest.raises(FloatingPointError, match="world 0"):
+        worlds.step(np.full((4, 1), np.nan, np.float32))
+    worlds.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(params=ROBOT_IDS)

@@ -24,6 +24,7 @@ from robots.engines.mujoco.records import (
     LinkRecord,
     Pair,
     can_move,
+    set_damping,
     set_moments,
     touch_each_other,
 )
@@ -224,15 +225,16 @@ class Bodies:
     ) -> JointInfo:
         slides = joint.kind == "prismatic"
         is_limited = joint.lower < joint.upper
-        body.add_joint(
+        made = body.add_joint(
             name=record.joint_element,
             type=mujoco.mjtJoint.mjJNT_SLIDE if slides else mujoco.mjtJoint.mjJNT_HINGE,
             axis=joint.axis,
             limited=mujoco.mjtLimited.mjLIMITED_TRUE if is_limited else 0,
             range=(joint.lower, joint.upper) if is_limited else (0.0, 0.0),
-            damping=[joint.damping, 0.0, 0.0] if file.keep_damping else [0.0, 0.0, 0.0],
             solimp_friction=MOTOR_IMPEDANCE,
         )
+        if file.keep_damping:
+            set_damping(made, joint.damping)
         numbers = joint.lower, joint.upper, joint.max_force, joint.max_velocity
         return JointInfo(index, joint.name, *numbers, slides=slides)
 

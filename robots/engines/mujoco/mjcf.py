@@ -6,13 +6,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import mujoco
-import numpy as np
 
 from robots.engines.mujoco.records import (
     BOTH,
     MOTOR_IMPEDANCE,
     SEEN,
     LinkRecord,
+    set_damping,
     set_moments,
 )
 from robots.simulation import JointInfo
@@ -86,7 +86,7 @@ def _walk(body: mujoco.MjsBody, above: int, links: list[LinkRecord], how: _Readi
         index = len(links) - 1
         joint.solimp_friction = MOTOR_IMPEDANCE
         if not how.keep_damping:
-            joint.damping = np.zeros_like(joint.damping)
+            set_damping(joint, 0.0)
         record = LinkRecord(f"link0_{index + 2}", above, element, has_mass=False)
         record.joint_element = how.prefix + joint.name
         facts = model.joint(joint.name)

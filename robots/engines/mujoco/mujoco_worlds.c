@@ -10,6 +10,7 @@
 #include <mujoco/mujoco.h>
 #include <string.h>
 
+// The last argument of mj_ray is new; earlier versions do not look at it.
 #define FUNCTIONS(F)                                                                          \
   F(void, mj_step1, (const mjModel*, mjData*))                                                \
   F(void, mj_step2, (const mjModel*, mjData*))                                                \
@@ -22,7 +23,7 @@
   F(void, mju_mulQuat, (double*, const double*, const double*))                               \
   F(void, mju_quat2Vel, (double*, const double*, double))                                     \
   F(double, mj_ray,                                                                           \
-    (const mjModel*, const mjData*, const double*, const double*, const mjtByte*, mjtBool, int, \
+    (const mjModel*, const mjData*, const double*, const double*, const mjtByte*, _Bool, int, \
      int*, double*))
 
 #define DECLARE(result, name, arguments) static result(*call_##name) arguments;

@@ -104,3 +104,10 @@ def set_moments(
     body.mass, body.ipos, body.iquat = float(mass_kg), np.array(centre), np.array(turn)
     least = LEAST_INERTIA if mass_kg > 0 else 0.0
     body.inertia = np.maximum(moments, least)
+
+
+def set_damping(joint: mujoco.MjsJoint, damping: float) -> None:
+    """Set the damping of a joint; newer versions of MuJoCo have that of higher orders, too."""
+    of_orders = np.zeros_like(joint.damping)
+    of_orders.flat[0] = damping
+    joint.damping = of_orders if of_orders.ndim else damping
