@@ -117,6 +117,28 @@ class LinkDynamics:
     """Coefficient of lateral friction; a contact has the product of those of both links."""
 
 
+class LinkPlace(NamedTuple):
+    """Where a link is in the world now, and how it hangs on the one above it."""
+
+    name: str
+    parent: int
+    """Index of the link above it, -1 the base; that of the base is -2."""
+    joint: str
+    """Name of the joint above it; of what no joint holds, the empty string."""
+    kind: str
+    """fixed, revolute, prismatic, planar or spherical."""
+    origin: Vector3
+    """Where that joint is [m]."""
+    axis: Vector3
+    """Along which it slides, or about which it turns; its length is 1, where an engine has more."""
+    orientation: Quaternion
+    """Of the frame of the link, (x, y, z, w)."""
+    centre: Vector3
+    """Its centre of mass [m]."""
+    box: tuple[Vector3, Vector3] | None
+    """Lowest and highest corner of what collides of it [m]."""
+
+
 @dataclass(frozen=True)
 class RobotFile:
     """How the file of a robot is loaded; the fields are those of ``RobotSpec``."""
@@ -306,6 +328,10 @@ class Simulation(ABC):
     @abstractmethod
     def link_dynamics(self, body: int) -> dict[int, LinkDynamics]:
         """Return mass, inertia and friction of every link of a body but its ballast."""
+
+    @abstractmethod
+    def link_places(self, body: int) -> list[LinkPlace]:
+        """Return where the links of a body are: the base, then those of index 0, 1, ..."""
 
     @abstractmethod
     def set_mass(self, body: int, link: int, mass_kg: float, inertia: Sequence[float]) -> None:
@@ -510,9 +536,10 @@ class Simulation(ABC):
     def look_of_base(self, body: int) -> tuple[Vector3, Vector3]:
         """Return the edges of the box that a base looks like, and its middle in the world [m]."""
 
-    @abstractmethod
     def lowest_m(self, body: int) -> float:
         """Return how low a body reaches [m]; 0 if it has no shapes that collide."""
+        boxes = (place.box for place in self.link_places(body))
+        return min((box[0][2] for box in boxes if box is not None), default=0.0)
 
     @abstractmethod
     def picture(self, camera: Camera) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""`rlzoo-plus new-robot`: write an environment for a URDF, ready to train."""
+"""`rlzoo-plus new-robot`: write an environment for a URDF or an MJCF, ready to train."""
 
 from __future__ import annotations
 
@@ -27,21 +27,26 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.doctor.new_robot import choice, falling, survey, text, urdf
+        from rlzoo_plus.doctor.new_robot import choice, falling, mjcf, survey, text, urdf
 
     if options.mode in ("pd", "end_effector"):
         raise ConfigError(
-            f"--mode {options.mode} needs gains, or the name of a link, that no URDF states. Start "
+            f"--mode {options.mode} needs gains, or the name of a link, that no file states. Start "
             "with --mode position, and see docs/own_robot.md for what to change in the file."
         )
     if options.mode not in (None, *text.MODES):
         raise ConfigError(f"--mode: {unknown_name('mode', options.mode, text.MODES)}")
     folder = options.directory.resolve()
     text.check_name(options.name, folder)
-    robot_file = urdf.read_urdf(options.urdf)
+    robot_file = mjcf.read_mjcf(options.mjcf) if options.mjcf else urdf.read_urdf(options.urdf)
     robot = survey.survey(robot_file, options.rest)
     is_free = robot.stands_free if options.base == "auto" else options.base == "free"
+    if robot_file.is_free is not None and is_free != robot_file.is_free:
+        fix = "Add a <freejoint/> to its first body" if is_free else "Take its free joint out"
+        raise ConfigError(f"--base {options.base}: {robot.reason}. {fix}, or leave --base out.")
     task, target = choice.choose_task(options.task, robot_file, robot, is_free=is_free)
+    if not isinstance(target, falling.Pole):
+        robot = robot.without(robot_file.undriven)
     mode = options.mode or _DEFAULT_MODES.get(task, "position")
     if options.mode is None and isinstance(target, falling.Pole):
         # It is balanced by force: a position would have to be learned first.
@@ -60,7 +65,7 @@ def _print_summary(new: NewRobot, robot: RobotSurvey, options: argparse.Namespac
         f"{n_joints} joint{'s' if n_joints > 1 else ''}, {robot.mass_kg:.4g} kg, "
         f"action mode {new.mode}; the base is {base}; task {new.task}"
     )
-    if options.base == "auto":
+    if options.base == "auto" and not options.mjcf:
         print(f"note: the base is guessed, since {robot.reason}; --base {other} changes it")
     for note in robot.notes:
         print(f"note: {note}")
@@ -85,7 +90,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("name", metavar="NAME", help="name of the module and of env=NAME, such as my_robot")
-    add("--urdf", required=True, metavar="PATH", help="a file here, or one of pybullet_data")
+    file = parser.add_mutually_exclusive_group(required=True)
+    file.add_argument("--urdf", metavar="PATH", help="a file here, or one of pybullet_data")
+    mjcf_help = "the same for an MJCF, such as the robot.xml or scene.xml of MuJoCo Menagerie"
+    file.add_argument("--mjcf", metavar="PATH", help=mjcf_help)
     task_help = (
         "reach: the end of an arm to a point; track: it follows a moving target; posture: all "
         "joints hold one; walk: a free robot moves forward; balance: a free robot, or a pole on a "
@@ -100,7 +108,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--mode", help=mode_help)
     base_help = "whether the base is fixed to the world (auto: guessed from limbs and wheels)"
     add("--base", choices=("auto", "fixed", "free"), default="auto", help=base_help)
-    forward_help = "axis of the URDF along which a free robot moves (default: x); --forward=-x"
+    forward_help = "axis of the file along which a free robot moves (default: x); --forward=-x"
     add("--forward", choices=("x", "-x", "y", "-y"), default="x", help=forward_help)
     rest_help = "rest position of the joints whose name matches [rad or m]; may be repeated"
     add("--rest", action="append", default=[], metavar="PATTERN=VALUE", help=rest_help)

@@ -475,6 +475,27 @@ class EngineContract:
         assert red > 100 > max(green, blue)
         assert picture[1, 1].min() > 200  # The background is white.
 
+    def test_links_are_placed_as_their_joints_say(
+        self, make_world: MakeWorld, load: Callable[..., int]
+    ) -> None:
+        world = make_world()
+        arm = load(world, ARM)
+        world.reset_joints(arm, [0, 1], [np.pi / 2, 0.0], [0.0, 0.0])
+        world.forget_contacts()
+        places = world.link_places(arm)
+        assert [place[:4] for place in places[1:]] == [
+            ("upper", -1, "shoulder", "revolute"),
+            ("lower", 0, "elbow", "revolute"),
+            ("tip", 1, "end", "fixed"),
+        ]
+        base, _, lower, _ = places
+        assert (base.name, base.parent, base.kind) == ("base", -2, "fixed")
+        assert lower.origin == pytest.approx((0.0, 0.0, 0.1), abs=1e-6)
+        assert lower.axis == pytest.approx((0.0, 1.0, 0.0), abs=1e-6)
+        assert lower.centre == pytest.approx((0.0, 0.0, -0.1), abs=1e-6)
+        assert lower.box is not None
+        assert np.allclose(lower.box, ((-0.02, -0.02, -0.3), (0.02, 0.02, 0.1)), atol=0.05)
+
     def test_body_that_collides_has_a_lowest_point(
         self, make_world: MakeWorld, load: Callable[..., int]
     ) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from robots.simulation import Physics, Simulation
+from robots.simulation import Mimic, Physics, Simulation
 
 BULLET, MUJOCO = "bullet", "mujoco"
 log = logging.getLogger(__name__)
@@ -48,6 +49,34 @@ ENGINES: dict[str, Engine] = {
     ),
 }
 """By name, in the order in which the default is chosen."""
+
+
+@dataclass(frozen=True)
+class MjcfFacts:
+    """What an MJCF says beside its links."""
+
+    is_free: bool
+    joints: tuple[str, ...]
+    """Those that move."""
+    home: dict[str, float]
+    """Their positions in its keyframe ``home``, or else in its first one [rad or m]."""
+    undriven: tuple[str, ...]
+    """Those that no actuator of its drives; none of them if it has no actuators."""
+    couplings: tuple[Mimic, ...]
+    left_out: dict[str, tuple[str, ...]]
+    """Names of what a robot here does not have, by kind."""
+
+
+def mjcf_facts(path: Path) -> MjcfFacts:
+    """Return what an MJCF says beside its links, as MuJoCo reads it.
+
+    Raises:
+        EngineError: If MuJoCo is not installed.
+        ValueError: If it is no MJCF of one robot, or has what is refused.
+    """
+    chosen_engine(MUJOCO)
+    facts: MjcfFacts = _load("robots.engines.mujoco.mjcf:read_facts")(path)
+    return facts
 
 
 def make_simulation(

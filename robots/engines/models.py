@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 PACKAGE, VERSION = "pybullet_data", "3.2.7"
-_COMMAND = "python -m robots.engines.models"
+COMMAND = "python -m robots.engines.models"
 _WHEEL = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311")
 _LARGEST_BYTES = 2**30
 
@@ -27,7 +27,10 @@ class ModelsError(RuntimeError):
 
 def models_folder() -> Path | None:
     """Return the folder of PyBullet's models, None where they are not installed."""
-    spec = find_spec(PACKAGE)
+    try:
+        spec = find_spec(PACKAGE)
+    except ImportError:
+        spec = None
     places = None if spec is None else spec.submodule_search_locations
     return Path(places[0]) if places else None
 
@@ -42,7 +45,7 @@ def found_file(path: str) -> Path:
     for place in (Path(path), *([] if folder is None else [folder / path])):
         if place.is_file():
             return place
-    where = f"relative to {folder}" if folder else f"fetch PyBullet's models with `{_COMMAND}`"
+    where = f"relative to {folder}" if folder else f"fetch PyBullet's models with `{COMMAND}`"
     raise FileNotFoundError(
         f"{path!r} cannot be found. Give a path that exists, absolute or {where}."
     )

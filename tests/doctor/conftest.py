@@ -11,6 +11,8 @@ import support.tiny_envs  # noqa: F401
 from support.processes import call, start  # noqa: F401
 
 from rlzoo_plus.doctor.new_robot.choice import choose_task
+from rlzoo_plus.doctor.new_robot.falling import Pole
+from rlzoo_plus.doctor.new_robot.mjcf import read_mjcf
 from rlzoo_plus.doctor.new_robot.survey import survey
 from rlzoo_plus.doctor.new_robot.text import NewRobot, write_robot
 from rlzoo_plus.doctor.new_robot.urdf import read_urdf
@@ -57,7 +59,7 @@ def generate(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(urdf, *, mode="position", base="auto", rest=(), forward="x", task=None):
-        file = read_urdf(str(urdf))
+        file = read_mjcf(str(urdf)) if str(urdf).endswith(".xml") else read_urdf(str(urdf))
         robot = survey(file, rest)
         is_free = robot.stands_free if base == "auto" else base == "free"
         # Python keeps modules by name.
@@ -65,6 +67,8 @@ def generate(tmp_path, monkeypatch):
         task, target = choose_task(
             task or ("walk" if is_free else "posture"), file, robot, is_free=is_free
         )
+        if not isinstance(target, Pole):
+            robot = robot.without(file.undriven)
         new = NewRobot(name, tmp_path, mode, is_free, forward, task, target)
         write_robot(new, file, robot)
         invalidate_caches()

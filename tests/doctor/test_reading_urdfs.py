@@ -274,7 +274,7 @@ def test_joints_without_an_entry_of_the_action_are_told(chain):
     notes = "\n".join(survey(read_urdf(str(path))).notes)
     assert "planar or spherical" in notes
     assert "flat" in notes
-    assert "1 joints are floating, and PyBullet welds them: loose" in notes
+    assert "1 joints are floating, and are welded: loose" in notes
     assert "no limits or senseless ones" in notes
 
 

@@ -52,7 +52,6 @@ def test_an_environment_of_gymnasium_is_inspected(tmp_path):
         (("train", "algo=ppo", "env=cartpole_bullet", "env.kwargs.engine=bullet"), "bullet"),
         (("train", "algo=ppo", "env=panda_reach"), "panda"),
         (("inspect", "env=cartpole_bullet", "env.kwargs.engine=bullet"), "bullet"),
-        (("new-robot", "mine", "--urdf", "r2d2.urdf"), "bullet"),
     ],
 )
 def test_a_robot_names_the_extra_that_brings_pybullet(words, extra, tmp_path):
@@ -60,4 +59,12 @@ def test_a_robot_names_the_extra_that_brings_pybullet(words, extra, tmp_path):
     assert code == 2
     assert said.count("error:") == 1
     assert f"pip install 'rlzoo-plus[{extra}]'" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.training
+def test_a_model_of_pybullet_names_the_command_that_fetches_it(tmp_path):
+    code, said = run_without(tmp_path, "new-robot", "mine", "--urdf", "r2d2.urdf")
+    assert code == 2
+    assert "`python -m robots.engines.models` fetches it" in said
     assert "Traceback" not in said

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
-from robots.engines.bullet.simulation import BulletSimulation
+from rlzoo_plus.doctor.new_robot.model_file import ModelFile
+from robots.simulation import JointInfo, LinkPlace, Simulation
 
 _FIXED_ROOTS = ("world", "map")
 # Share of the robot's height within which a limb or a wheel stands on the ground.
@@ -42,14 +40,16 @@ class _Part:
     upright: float  # Vertical share of the joint's axis, 0 to 1
 
 
-def guess_base(simulation: BulletSimulation, body: int, urdf: UrdfFile) -> tuple[bool, str]:
+def guess_base(simulation: Simulation, body: int, file: ModelFile) -> tuple[bool, str]:
     """Return whether the base is probably free to move, and why."""
-    root, robot = (name.decode() for name in simulation.bind(pybullet.getBodyInfo)(body)[:2])
-    if urdf.floating:
-        return True, f"the joint {printable(urdf.floating[0])} is floating"
+    if file.is_free is not None:
+        return file.is_free, f"the MJCF gives it {'a' if file.is_free else 'no'} free joint"
+    if file.floating:
+        return True, f"the joint {printable(file.floating[0])} is floating"
+    root = simulation.link_places(body)[0].name
     if root in _FIXED_ROOTS:
         return False, f"the first link is called {root}"
-    base_low, base_high, parts = _parts(simulation, body, urdf)
+    base_low, base_high, parts = _parts(simulation, body, file)
     ground = min([base_low, *(part.low for part in parts)])
     near = ground + _NEAR_SHARE * (max([base_high, *(part.high for part in parts)]) - ground)
     limbs = [[part for part in parts if part.limb == limb] for limb in {p.limb for p in parts}]
@@ -58,7 +58,7 @@ def guess_base(simulation: BulletSimulation, body: int, urdf: UrdfFile) -> tuple
         return True, f"{len(wheels)} wheels stand on the ground"
     legs = [limb for limb in limbs if _is_leg(limb, near)]
     if len(legs) >= _FEWEST_LEGS:
-        names = [robot, root, *(part.joint for part in parts)]
+        names = [file.title, root, *(part.joint for part in parts)]
         if sum(map(bool, map(_HAND.search, names))) > len(names) / 2:
             return False, "most of its parts are named like those of a hand"
         return True, f"{len(legs)} limbs reach down to the ground"
@@ -87,57 +87,45 @@ def _ends(part: _Part, limbs: Sequence[Sequence[_Part]]) -> bool:
     return part.depth == max(other.depth for other in limb)
 
 
-def _parts(
-    simulation: BulletSimulation, body: int, urdf: UrdfFile
-) -> tuple[float, float, list[_Part]]:
+def _parts(simulation: Simulation, body: int, file: ModelFile) -> tuple[float, float, list[_Part]]:
     """Return the lowest and the highest point of the base, and all that moves against it."""
-    bind = simulation.bind
-    infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
-    base = _heights(simulation, body, -1)
+    first, *others = simulation.link_places(body)
+    infos = {joint.name: joint for joint in simulation.movable_joints(body)}
+    base = _heights(first)
     limbs: dict[int, tuple[int, int]] = {-1: (-1, 0)}
     parts = []
-    for info in infos:
-        index, name, kind, parent = info[0], info[1].decode(), info[2], info[16]
-        limb, depth = limbs[parent]
-        is_fixed = kind == pybullet.JOINT_FIXED
-        low, high = _heights(simulation, body, index)
+    for index, place in enumerate(others):
+        limb, depth = limbs[place.parent]
+        is_fixed = place.kind == "fixed"
+        low, high = _heights(place)
         if limb == -1 and is_fixed:
             limbs[index] = (-1, 0)
             base = min(base[0], low), max(base[1], high)
             continue
         limbs[index] = (index if limb == -1 else limb, depth + (not is_fixed))
-        state = bind(pybullet.getLinkState)(body, index, computeForwardKinematics=1)
-        # PyBullet gives the axis in the inertial frame of the link.
-        axis = pybullet.rotateVector(state[1], info[13])
-        length = sum(x * x for x in axis) ** 0.5 or 1.0
+        info = infos.get(place.joint)
         parts.append(
             _Part(
-                joint=name,
+                joint=place.joint,
                 limb=limbs[index][0],
                 depth=limbs[index][1],
                 low=low,
                 high=high,
-                origin=state[4][2],
-                turns=kind == pybullet.JOINT_REVOLUTE and is_endless(name, info[8], info[9], urdf),
-                upright=abs(axis[2]) / length,
+                origin=place.origin[2],
+                turns=info is not None and not info.slides and is_endless(info, file),
+                upright=abs(place.axis[2]) / (math.hypot(*place.axis) or 1.0),
             )
         )
     return *base, parts
 
 
-def is_endless(name: str, lower: float, upper: float, urdf: UrdfFile) -> bool:
+def is_endless(joint: JointInfo, file: ModelFile) -> bool:
     """Return whether a joint has no limits, or none that it could reach."""
-    return name in urdf.endless or lower > upper or upper - lower > _WIDEST_RANGE
+    is_wide = joint.lower > joint.upper or joint.upper - joint.lower > _WIDEST_RANGE
+    return joint.name in file.endless or is_wide
 
 
-def _heights(simulation: BulletSimulation, body: int, link: int) -> tuple[float, float]:
+def _heights(place: LinkPlace) -> tuple[float, float]:
     """Return the lowest and the highest point of a link; without shapes, its center of mass."""
-    bind: Any = simulation.bind
-    if bind(pybullet.getCollisionShapeData)(body, link):
-        low, high = bind(pybullet.getAABB)(body, link)
-        return low[2], high[2]
-    if link == -1:
-        position = bind(pybullet.getBasePositionAndOrientation)(body)[0]
-    else:
-        position = bind(pybullet.getLinkState)(body, link, computeForwardKinematics=1)[0]
-    return position[2], position[2]
+    low, high = place.box or (place.centre, place.centre)
+    return low[2], high[2]

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import pybullet
 from numpy.typing import NDArray
 
+from rlzoo_plus.doctor.new_robot.model_file import ModelFile
 from rlzoo_plus.doctor.new_robot.survey import RobotSurvey
-from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
 from robots.camera import Vector3
-from robots.engines.bullet.simulation import BulletSimulation
-from robots.quiet import native_output_hidden
+from robots.simulation import Simulation
 
 _N_GOALS = 64
 _MOST_TRIED = 5000
@@ -78,33 +76,29 @@ class Circle:
         return points + self.centre
 
 
-def is_arm(urdf: UrdfFile, robot: RobotSurvey) -> bool:
+def is_arm(file: ModelFile, robot: RobotSurvey) -> bool:
     """Return whether most joints of a robot lie between its base and one end."""
-    with native_output_hidden():
-        simulation = BulletSimulation()
-        try:
-            longest = _Arm(simulation, urdf, robot).n_joints
-        finally:
-            simulation.close()
+    with file.world() as simulation:
+        longest = _Arm(simulation, file, robot).n_joints
     return longest >= max(_JOINTS_OF_AN_ARM, _SHARE_OF_AN_ARM * len(robot.joints))
 
 
-def find_reach(urdf: UrdfFile, robot: RobotSurvey) -> Reach:
+def find_reach(file: ModelFile, robot: RobotSurvey) -> Reach:
     """Return the end of the longest chain of joints, and points that it reaches.
 
     Raises:
         ConfigError: No chain has two joints, or its end does not move above the ground.
     """
-    return _find(urdf, robot, "reach")[0]
+    return _find(file, robot, "reach")[0]
 
 
-def find_circle(urdf: UrdfFile, robot: RobotSurvey) -> Circle:
+def find_circle(file: ModelFile, robot: RobotSurvey) -> Circle:
     """Return the end of the longest chain of joints, and a circle that it can follow.
 
     Raises:
         ConfigError: As `find_reach`, or it can follow none.
     """
-    reach, circle = _find(urdf, robot, "track")
+    reach, circle = _find(file, robot, "track")
     if circle is None:
         raise ConfigError(
             f"--task track: the end of the longest chain, {reach.tip!r}, can follow no circle "
@@ -113,16 +107,12 @@ def find_circle(urdf: UrdfFile, robot: RobotSurvey) -> Circle:
     return circle
 
 
-def _find(urdf: UrdfFile, robot: RobotSurvey, task: str) -> tuple[Reach, Circle | None]:
-    with native_output_hidden():
-        simulation = BulletSimulation()
-        try:
-            arm = _Arm(simulation, urdf, robot)
-            reach = arm.reach(task)
-            circles = _circles(reach) if task == "track" else iter(())
-            return reach, next((circle for circle in circles if arm.follows(circle)), None)
-        finally:
-            simulation.close()
+def _find(file: ModelFile, robot: RobotSurvey, task: str) -> tuple[Reach, Circle | None]:
+    with file.world() as simulation:
+        arm = _Arm(simulation, file, robot)
+        reach = arm.reach(task)
+        circles = _circles(reach) if task == "track" else iter(())
+        return reach, next((circle for circle in circles if arm.follows(circle)), None)
 
 
 def _circles(reach: Reach) -> Iterator[Circle]:
@@ -135,19 +125,20 @@ def _circles(reach: Reach) -> Iterator[Circle]:
 class _Arm:
     """The longest chain of joints of a robot in a simulation."""
 
-    def __init__(self, simulation: BulletSimulation, urdf: UrdfFile, robot: RobotSurvey) -> None:
-        self._bind = bind = simulation.bind
+    def __init__(self, simulation: Simulation, file: ModelFile, robot: RobotSurvey) -> None:
         self._simulation, self._joints = simulation, robot.joints
-        self._body = simulation.load_urdf(str(urdf.path), position=(0, 0, 0), fixed_base=True)
-        numbers = range(bind(pybullet.getNumJoints)(self._body))
-        infos = [bind(pybullet.getJointInfo)(self._body, number) for number in numbers]
+        self._body = file.load(simulation)
+        _, *places = simulation.link_places(self._body)
         driven = {joint.index for joint in robot.joints}
         depth = {-1: 0}
-        for info in infos:
-            depth[info[0]] = depth[info[16]] + (info[0] in driven)
+        for index, place in enumerate(places):
+            # What no action moves by itself, such as a finger, is no tip.
+            if place.parent in depth and place.joint not in {*file.undriven, *file.mimic}:
+                depth[index] = depth[place.parent] + (index in driven)
         self.n_joints = max(depth.values())
-        self._tip = max(index for index, joints in depth.items() if joints == self.n_joints)
-        self._name = infos[self._tip][12].decode() if self._tip >= 0 else ""
+        tip = max(index for index, joints in depth.items() if joints == self.n_joints)
+        self._name = places[tip].name if tip >= 0 else ""
+        self._read = simulation.link_reader(self._body, [max(tip, 0)])
         self._indices = [joint.index for joint in robot.joints]
         self._limits = np.array(
             [
@@ -207,8 +198,7 @@ class _Arm:
         """Take a posture; return where the tip then is [m]."""
         simulation, indices = self._simulation, self._indices
         simulation.reset_joints(self._body, indices, posture.tolist(), [0.0] * len(indices))
-        read = self._bind(pybullet.getLinkState)
-        return np.array(read(self._body, self._tip, computeForwardKinematics=1)[4])
+        return np.array(self._read()[0])
 
 
 def _rounded(length_m: float) -> float:

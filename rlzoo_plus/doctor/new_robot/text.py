@@ -19,14 +19,14 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.doctor.new_robot.choice import Target
 from rlzoo_plus.doctor.new_robot.falling import SUNK_SHARE, Pole
+from rlzoo_plus.doctor.new_robot.model_file import ModelFile
 from rlzoo_plus.doctor.new_robot.reaching import Reach
 from rlzoo_plus.doctor.new_robot.survey import JointSurvey, RobotSurvey
 from rlzoo_plus.doctor.new_robot.tasks import NOTHING, OF_POLE, TASKS, TaskText
-from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError
 
 MODES = ("position", "delta_position", "velocity", "torque")
-"""Action modes that need nothing but what a URDF states."""
+"""Action modes that need nothing but what a file of a robot states."""
 DIRECTIONS = {"x": (1.0, 0.0), "-x": (-1.0, 0.0), "y": (0.0, 1.0), "-y": (0.0, -1.0)}
 LINE_LENGTH = 100
 _GRAVITY_M_S2 = 9.81
@@ -61,10 +61,13 @@ _IMPORTS = (
     "from robots.task import Task, observation_of",
     "from robots.world import WorldSpec",
 )
+_ENGINE = """
+        # PyBullet reads only the simplest of these files.
+        options.setdefault("engine", "{}")"""
 _SCALES = {
     "torque": "Torque or force of the action 1 [N m or N].",
     "velocity": "Velocity of the action 1 [rad/s or m/s].",
-    "position": "How far from rest the action 1 sends it [rad or m]; the limits of the URDF hold.",
+    "position": "How far from rest the action 1 sends it [rad or m]; the limits of the file hold.",
     "delta_position": "How far from here the action 1 sends it [rad or m].",
 }
 
@@ -76,7 +79,7 @@ class _Unit:
     position: str  # unit of positions
     force: str  # unit of forces
     fastest: float  # limit of velocities; those of URDFs are often placeholders
-    speed: float  # velocity where the URDF states none
+    speed: float  # velocity where the file states none
     reach: float  # distance from the rest position for a joint without limits
     free_reach: float  # distance from the rest position at which a free robot still stands
 
@@ -134,7 +137,7 @@ def check_name(name: str, folder: Path) -> None:
 
 
 def write_robot(
-    new: NewRobot, urdf: UrdfFile, robot: RobotSurvey, *, force: bool = False
+    new: NewRobot, file: ModelFile, robot: RobotSurvey, *, force: bool = False
 ) -> list[Path]:
     """Write the module and the configuration file; return their paths.
 
@@ -147,7 +150,7 @@ def write_robot(
         fix = "Choose another name, or replace it with --force."
         verb = "exists" if len(existing) == 1 else "exist"
         raise ConfigError(f"{' and '.join(existing)} {verb} already. {fix}")
-    for path, text in zip(paths, _texts(new, urdf, robot), strict=True):
+    for path, text in zip(paths, _texts(new, file, robot), strict=True):
         try:
             write_atomic(path, text)
         except OSError as error:
@@ -161,11 +164,11 @@ def _paths(name: str, folder: Path) -> tuple[Path, Path]:
     return folder / f"{name}.py", folder / "conf" / "env" / f"{name}.yaml"
 
 
-def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
+def _texts(new: NewRobot, file: ModelFile, robot: RobotSurvey) -> list[str]:
     """Return the module (task, environment and registration) and the configuration file."""
     task = OF_POLE if isinstance(new.target, Pole) else TASKS[new.task]
     values = _Values(task.parts)
-    values.update(_of_robot(new, urdf, robot), **_of_target(new.target), task_class=task.name)
+    values.update(_of_robot(new, file, robot), **_of_target(new.target), task_class=task.name)
     values.update(_of_task(task, values))
     module = re.sub(r"\n{3,}(?=[ )])", "\n\n", values.filled("module"))
     module = re.sub(r"\n{3,}|\n+(?=class |def |gymnasium\.register)", "\n\n\n", module)
@@ -202,7 +205,7 @@ def _imports(module: str) -> str:
     return "\n".join(lines)
 
 
-def _of_robot(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> dict[str, str]:
+def _of_robot(new: NewRobot, file: ModelFile, robot: RobotSurvey) -> dict[str, str]:
     """Return what the templates say of a robot, whatever its task."""
     height = _HEIGHT_WITHOUT_SHAPES_M if robot.height_m is None else robot.height_m
     x, y, z = robot.middle
@@ -214,8 +217,12 @@ def _of_robot(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> dict[str, st
         rest_role = "what the action 0 commands"
     option = " " * 16
     spec = f"{option}mimic=MIMIC,\n" if robot.mimic else ""
+    if file.is_mjcf:
+        spec += f"{option}keep_damping=True,\n"
+    elif new.is_free:
+        spec += f"{option}base_position=(0.0, 0.0, START_HEIGHT_M),\n"
     if new.is_free:
-        spec += f"{option}base_position=(0.0, 0.0, START_HEIGHT_M),\n{option}fixed_base=False,\n"
+        spec += f"{option}fixed_base=False,\n"
         spec += f"{option}sensors=SensorSpec(base=True),\n"
     elif new.target is not None:
         link = "POLE" if isinstance(new.target, Pole) else "TIP"
@@ -226,8 +233,11 @@ def _of_robot(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> dict[str, st
         "env_id": new.env_id,
         "title": new.module.replace("_", " ").capitalize(),
         # Part of a docstring, where a quote or a backslash would be code.
-        "urdf_name": re.sub(r"[^\w./ -]", "?", urdf.name or urdf.path.name, flags=re.ASCII),
-        "urdf_expression": _urdf_expression(urdf, new.folder),
+        "urdf_name": re.sub(r"[^\w./ -]", "?", file.name or file.path.name, flags=re.ASCII),
+        "urdf_expression": _file_expression(file, new.folder),
+        "format": "MJCF" if file.is_mjcf else "URDF",
+        "engine": _ENGINE.format(file.engine) if file.engine else "",
+        "kwargs": f"{{engine: {file.engine}}}" if file.engine else "{}",
         "joints": "\n".join(_joint_lines(new, robot)),
         "mimic": "\n".join(_mimic_lines(robot)),
         "mode": new.mode.upper(),
@@ -294,14 +304,14 @@ def _of_task(task: TaskText, values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _urdf_expression(urdf: UrdfFile, folder: Path) -> str:
-    """Return Python for the path: relative to the module where the URDF is beside or below it."""
-    if urdf.name is not None:
-        return f"{_quoted(urdf.name)}  # in pybullet_data"
-    if urdf.path.is_relative_to(folder):
-        inside = urdf.path.relative_to(folder).as_posix()
+def _file_expression(file: ModelFile, folder: Path) -> str:
+    """Return Python for the path: relative to the module where the file is beside or below it."""
+    if file.name is not None:
+        return f"{_quoted(file.name)}  # in pybullet_data"
+    if file.path.is_relative_to(folder):
+        inside = file.path.relative_to(folder).as_posix()
         return f"str(Path(__file__).parent / {_quoted(inside)})"
-    return f"str(Path({_quoted(str(urdf.path))}))"
+    return f"str(Path({_quoted(str(file.path))}))"
 
 
 def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:

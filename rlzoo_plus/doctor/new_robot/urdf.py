@@ -5,42 +5,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-import pybullet_data
-
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.doctor.new_robot.model_file import ModelFile
 from rlzoo_plus.errors import ConfigError, closest
+from robots.engines.models import COMMAND, models_folder
 from robots.simulation import Mimic
 
 # Root elements of other formats for robots.
-_OTHER_FORMATS = {"mujoco": "MJCF", "sdf": "SDF", "COLLADA": "COLLADA"}
+_OTHER_FORMATS = {"sdf": "SDF", "COLLADA": "COLLADA"}
 _MOVABLE = ("revolute", "continuous", "prismatic")
 _LIMITED = ("revolute", "prismatic")
 # Beyond it PyBullet loads a body, but reads neither its base nor its links.
 _MOST_JOINTS = 127
+_UNIT_AXIS_TOLERANCE = 0.01
 _LIMITS = ("lower", "upper", "effort", "velocity")
 _NUMBERS = {"axis": ("xyz",), "origin": ("xyz", "rpy"), "mimic": ("multiplier", "offset")}
 
 
-@dataclass(frozen=True)
-class UrdfFile:
-    """The text of a URDF."""
-
-    path: Path
-    name: str | None  # Its path inside `pybullet_data`, None for a file of the user
-    endless: frozenset[str]  # Names of the joints without limits
-    without_mass: tuple[str, ...]  # Names of the links for which PyBullet assumes 1 kg
-    weightless: tuple[str, ...] = ()  # Names of the links with mass 0 that a joint moves
-    floating: tuple[str, ...] = ()  # Names of the floating joints, which PyBullet welds
-    # The joints that follow another one, each with the joint that leads it
-    mimic: Mapping[str, Mimic] = field(default_factory=dict)
-
-
-def read_urdf(given: str) -> UrdfFile:
+def read_urdf(given: str) -> ModelFile:
     """Find a URDF and read it as text.
 
     Args:
@@ -50,7 +36,7 @@ def read_urdf(given: str) -> UrdfFile:
         ConfigError: It is not there, is no URDF, has no joint that moves, or PyBullet would not
             load it as it is written.
     """
-    path, name = _find(given)
+    path, name = find_model("--urdf", given)
     root, where = _parse(path), f"--urdf {given}"
     # Their names come again in <transmission> and <gazebo>.
     joints = {joint.get("name", ""): joint for joint in root.findall("joint")}
@@ -75,15 +61,35 @@ def read_urdf(given: str) -> UrdfFile:
                 "link world. Take both out: without them the robot is free to move."
             )
     moved = {_end(joint, "child") for joint in joints.values() if joint.get("type") in _MOVABLE}
-    return UrdfFile(
-        path=path,
-        name=name,
+    return ModelFile(
+        "--urdf",
+        path,
+        root.get("name", ""),
+        name,
         endless=frozenset(joint for joint, kind in kinds.items() if kind == "continuous"),
-        without_mass=without_mass,
-        weightless=tuple(link for link in moved if _weighs_nothing(links[link])),
         floating=floating,
         mimic=_mimic(joints, where),
+        remarks=(
+            (floating, "joints are floating, and are welded"),
+            (
+                tuple(link for link in moved if _weighs_nothing(links[link])),
+                "moving links state mass 0, and no motor moves such a link alone",
+            ),
+            (
+                tuple(sorted(joint for joint in joints if _is_odd_axis(joints[joint]))),
+                "axes are not of length 1, so their motors feel a wrong inertia on PyBullet",
+            ),
+            (without_mass, "links state no <inertial>, and are each taken to be 1 kg heavy"),
+        ),
     )
+
+
+def _is_odd_axis(joint: ElementTree.Element) -> bool:
+    axis = joint.find("axis")
+    if axis is None or joint.get("type") not in _MOVABLE:
+        return False
+    numbers = [float(part.rstrip(".")) for part in axis.get("xyz", "").replace(",", " ").split()]
+    return bool(numbers) and abs(math.hypot(*numbers) - 1.0) > _UNIT_AXIS_TOLERANCE
 
 
 def _check_names(root: ElementTree.Element, where: str) -> None:
@@ -208,19 +214,25 @@ def _mimic(joints: Mapping[str, ElementTree.Element], where: str) -> dict[str, M
     return found
 
 
-def _find(given: str) -> tuple[Path, str | None]:
-    path = Path(given).expanduser()
-    shipped = Path(pybullet_data.getDataPath())
+def find_model(option: str, given: str, suffix: str = ".urdf") -> tuple[Path, str | None]:
+    """Return the path of a file of the user or of `pybullet_data`, and its name in the latter.
+
+    Raises:
+        ConfigError: It is not there.
+    """
+    path, shipped = Path(given).expanduser(), models_folder()
     if path.is_file():
-        inside = path.resolve().is_relative_to(shipped.resolve())
-        name = path.resolve().relative_to(shipped.resolve()).as_posix() if inside else None
+        inside = shipped is not None and path.resolve().is_relative_to(shipped.resolve())
+        name = path.resolve().relative_to(shipped.resolve()).as_posix() if inside else None  # type: ignore[union-attr]
         return path.resolve(), name
-    if not path.is_absolute() and (shipped / path).is_file():
-        return shipped / path, path.as_posix()
-    known = [file.relative_to(shipped).as_posix() for file in shipped.rglob("*.urdf")]
-    near = closest(given, known)
-    hint = f" Did you mean {near!r} of pybullet_data?" if near else ""
-    raise ConfigError(f"--urdf {given}: no such file here or in pybullet_data.{hint}")
+    hint = f" That is not installed: `{COMMAND}` fetches it."
+    if shipped is not None:
+        if not path.is_absolute() and (shipped / path).is_file():
+            return shipped / path, path.as_posix()
+        known = [file.relative_to(shipped).as_posix() for file in shipped.rglob(f"*{suffix}")]
+        near = closest(given, known)
+        hint = f" Did you mean {near!r} of pybullet_data?" if near else ""
+    raise ConfigError(f"{option} {given}: no such file here or in pybullet_data.{hint}")
 
 
 def _parse(path: Path) -> ElementTree.Element:
@@ -238,6 +250,8 @@ def _parse(path: Path) -> ElementTree.Element:
             f"--urdf {path} is not XML in UTF-8: {printable(error)}. Fix the file, or export it "
             "again."
         ) from error
+    if root.tag == "mujoco":
+        raise ConfigError(f"--urdf {path} is MJCF, not URDF. Give it as --mjcf {path}")
     other = _OTHER_FORMATS.get(root.tag)
     if other:
         raise ConfigError(f"--urdf {path} is {other}, not URDF. Convert it to a URDF first.")

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+from xml.etree import ElementTree
 
 import pybullet
 import pybullet_data
@@ -13,20 +14,30 @@ from numpy.typing import NDArray
 from robots.ballast import BALLAST, with_ballast
 from robots.camera import Colour, Quaternion, Vector3
 from robots.engines.bullet.client import Client
+from robots.engines.models import found_file
 from robots.simulation import (
     LOADED_MODELS,
     UPRIGHT,
     JointInfo,
     LinkDynamics,
+    LinkPlace,
     RobotFile,
     Shape,
 )
 
 _MOVABLE = (pybullet.JOINT_REVOLUTE, pybullet.JOINT_PRISMATIC)
-_OF_MORE_AXES = {pybullet.JOINT_PLANAR: "planar", pybullet.JOINT_SPHERICAL: "spherical"}
+_KINDS = {
+    pybullet.JOINT_REVOLUTE: "revolute",
+    pybullet.JOINT_PRISMATIC: "prismatic",
+    pybullet.JOINT_PLANAR: "planar",
+    pybullet.JOINT_SPHERICAL: "spherical",
+}
+_OF_MORE_AXES = (pybullet.JOINT_PLANAR, pybullet.JOINT_SPHERICAL)
 # What Bullet gives to links without <inertial>: moments as of the file, or computed from no shape.
 _MADE_UP_KG, _MADE_UP_INERTIAS = 1.0, ((1.0, 1.0, 1.0), (2e-6 / 3,) * 3)
 _FAR_M = 10.0
+# Elements of MJCFs that it passes over.
+_UNREAD = ("frame", "freejoint", "include", "mesh", "replicate")
 
 
 class Bodies(Client):
@@ -55,6 +66,7 @@ class Bodies(Client):
                 keep_damping=file.keep_damping,
                 ballast_m=file.ballast_m,
             )
+        _check_mjcf(file.path)
         bodies = list(self._load("mjcf", pybullet.loadMJCF, file.path, flags=flags))
         for body in bodies:
             self._make_passive(body, keep_damping=file.keep_damping)
@@ -170,9 +182,28 @@ class Bodies(Client):
     def further_joints(self, body: int) -> list[tuple[JointInfo, str]]:
         """Return the joints of more than one axis, which no action drives, and their kinds."""
         infos = self._joint_infos(body)
-        return [
-            (_joint(info), _OF_MORE_AXES[info[2]]) for info in infos if info[2] in _OF_MORE_AXES
+        return [(_joint(one), _KINDS[one[2]]) for one in infos if one[2] in _OF_MORE_AXES]
+
+    def link_places(self, body: int) -> list[LinkPlace]:
+        """Return where the links of a body are: the base, then those of index 0, 1, ..."""
+        base, _ = self.bind(pybullet.getBodyInfo)(body)
+        centre, turn = self.bind(pybullet.getBasePositionAndOrientation)(body)
+        box = self._box(body, -1)
+        places = [
+            LinkPlace(base.decode(), -2, "", "fixed", centre, (0.0, 0.0, 0.0), turn, centre, box)
         ]
+        for info in self._joint_infos(body):
+            state = self.bind(pybullet.getLinkState)(body, info[0], computeForwardKinematics=1)
+            axis = pybullet.rotateVector(state[1], info[13])  # PyBullet gives it as of the inertia.
+            kind, box = _KINDS.get(info[2], "fixed"), self._box(body, info[0])
+            name, joint = info[12].decode(), info[1].decode()
+            hangs = info[16], joint, kind, state[4], axis
+            places.append(LinkPlace(name, *hangs, state[5], state[0], box))
+        return places
+
+    def _box(self, body: int, link: int) -> tuple[Vector3, Vector3] | None:
+        has_shape = self.bind(pybullet.getCollisionShapeData)(body, link)
+        return self.bind(pybullet.getAABB)(body, link) if has_shape else None
 
     def made_up_links(self, body: int) -> list[str]:
         """Return the links without a shape that Bullet gave a mass, for want of an <inertial>."""
@@ -288,13 +319,6 @@ class Bodies(Client):
         pose = self.bind(pybullet.getBasePositionAndOrientation)(body)
         return look[3], pybullet.multiplyTransforms(*pose, look[5], look[6])[0]
 
-    def lowest_m(self, body: int) -> float:
-        """Return how low a body reaches [m]; 0 if it has no shapes that collide."""
-        bind = self.bind
-        links = range(-1, bind(pybullet.getNumJoints)(body))
-        shaped = [link for link in links if bind(pybullet.getCollisionShapeData)(body, link)]
-        return min((bind(pybullet.getAABB)(body, link)[0][2] for link in shaped), default=0.0)
-
     def joint_driver(
         self, body: int, joints: Sequence[int], mode: int, **fixed: Sequence[float]
     ) -> Callable[..., None]:
@@ -355,6 +379,21 @@ def _geometry(shape: Shape, size: Vector3) -> tuple[int, dict[str, Any]]:
         "cylinder": (pybullet.GEOM_CYLINDER, {"radius": radius, "height": height}),
     }
     return shapes[shape]
+
+
+def _check_mjcf(path: str) -> None:
+    """Refuse an MJCF of which Bullet would silently read only a part."""
+    try:
+        root = ElementTree.parse(found_file(path)).getroot()
+    except (FileNotFoundError, ElementTree.ParseError):
+        return  # PyBullet says what is wrong with it.
+    tags = {one.tag for one in root.iter()} & {*_UNREAD}
+    nested = root.find("default/default")
+    unread = [*(f"<{tag}>" for tag in sorted(tags)), *([] if nested is None else ["classes"])]
+    if unread:
+        raise ValueError(
+            f"urdf={path!r}: its {', '.join(unread)} are not read by PyBullet. Use engine=mujoco."
+        )
 
 
 def _load_with_ballast(reach_m: float, path: str, *args: Any, **more: Any) -> int:

@@ -61,6 +61,8 @@ class Bodies:
         """Add the robot of a URDF."""
         nodes = read_urdf(found_file(file.path), file.ballast_m)
         number = len(self.records)
+        # As on Bullet, what weighs nothing does not move.
+        is_fixed = file.fixed_base or nodes[0].link.mass_kg <= 0
         elements: list[mujoco.MjsBody] = []
         links: list[LinkRecord] = []
         for node in nodes:
@@ -74,7 +76,7 @@ class Bodies:
             if joint is not None and joint.is_movable:
                 record.joint_element = f"{name}/joint"
                 record.joint = self._add_joint(body, record, joint, len(links) - 1, file)
-            elif joint is None and not file.fixed_base:
+            elif joint is None and not is_fixed:
                 body.add_freejoint(name=f"{name}/free")
             self._set_inertia(body, node, file)
             for shape in node.link.collisions:
@@ -83,7 +85,7 @@ class Bodies:
                 record.seen.append(self._add_geom(body, shape, SEEN, name))
             elements.append(body)
             links.append(record)
-        moves = "fixed" if file.fixed_base else "free"
+        moves = "fixed" if is_fixed else "free"
         flags = file.self_collision, file.ancestor_collision
         return self._keep(BodyRecord(number, links, moves, *flags))
 

@@ -7,13 +7,43 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robots.camera import Vector3
 from robots.engines.mujoco.compiled import CompiledWorld, Floats
 from robots.engines.mujoco.records import BOTH, TOUCHED
-from robots.simulation import Pose
+from robots.simulation import LinkPlace, Pose
 
 
 class ReadWorld(CompiledWorld):
     """A world whose joints, links, contacts and rays are read."""
+
+    def link_places(self, body: int) -> list[LinkPlace]:
+        """Return where the links of a body are: the base, then those of index 0, 1, ..."""
+        model, data = self.model, self.data
+        places = []
+        for index, link in enumerate(self._record(body).links, start=-1):
+            number = self._body_ids[body, index]
+            name, kind, origin, axis = "", "fixed", data.xpos[number], np.zeros(3)
+            if link.joint is not None:
+                joint = self._joint_ids[body, index]
+                name, kind = link.joint.name, "prismatic" if link.joint.slides else "revolute"
+                origin, axis = data.xanchor[joint], data.xaxis[joint]
+            elif link.ball is not None:
+                name, kind = link.ball, "spherical"
+            w, x, y, z = data.xquat[number].tolist()
+            hangs = link.parent if index >= 0 else -2, name, kind, _vector(origin), _vector(axis)
+            box = self._box([model.geom(geom).id for geom in link.touched])
+            centre = _vector(data.xipos[number])
+            places.append(LinkPlace(link.name, *hangs, (x, y, z, w), centre, box))
+        return places
+
+    def _box(self, geoms: Sequence[int]) -> tuple[Vector3, Vector3] | None:
+        """Return the lowest and the highest corner of the box around geoms [m], if any."""
+        ends = []
+        for geom in geoms:
+            turn, middle = self._data.geom_xmat[geom].reshape(3, 3), self._data.geom_xpos[geom]
+            down, up = reach_of_geom(self._model, geom, turn)
+            ends += [middle + down, middle + up]
+        return (_vector(np.min(ends, axis=0)), _vector(np.max(ends, axis=0))) if ends else None
 
     def joint_reader(
         self, body: int, joints: Sequence[int], efforts: bool = False
@@ -123,6 +153,33 @@ class ReadWorld(CompiledWorld):
             return shares
 
         return cast
+
+
+def reach_of_geom(model: mujoco.MjModel, geom: int, turn: Floats) -> tuple[Floats, Floats]:
+    """Return how far a turned geom reaches from its middle along the axes [m], down and up."""
+    kind, (a, b, c) = mujoco.mjtGeom(model.geom_type[geom]), model.geom_size[geom]
+    up = turn[:, 2]
+    if kind == mujoco.mjtGeom.mjGEOM_MESH:
+        mesh = model.geom_dataid[geom]
+        start = model.mesh_vertadr[mesh]
+        points = model.mesh_vert[start : start + model.mesh_vertnum[mesh]] @ turn.T
+        return points.min(axis=0), points.max(axis=0)
+    if kind == mujoco.mjtGeom.mjGEOM_SPHERE:
+        half = np.full(3, a)
+    elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+        half = a + b * np.abs(up)
+    elif kind == mujoco.mjtGeom.mjGEOM_CYLINDER:
+        half = a * np.sqrt(np.maximum(1.0 - up * up, 0.0)) + b * np.abs(up)
+    elif kind == mujoco.mjtGeom.mjGEOM_ELLIPSOID:
+        half = np.sqrt((turn * turn) @ np.array([a * a, b * b, c * c]))
+    else:
+        half = np.abs(turn) @ np.array([a, b, c])
+    return -half, half
+
+
+def _vector(numbers: Floats) -> Vector3:
+    x, y, z = numbers.tolist()
+    return x, y, z
 
 
 def span(places: NDArray[Any]) -> Any:

@@ -30,6 +30,8 @@ class LinkRecord:
     """Whether it is the one, of the links that share an element, that its mass is of."""
     joint: JointInfo | None = None
     joint_element: str = ""
+    ball: str | None = None
+    """Name of the joint above it that turns about any axis, and that nothing drives."""
     friction: float = 0.5
     touched: list[str] = field(default_factory=list)
     """Names of its geoms that collide."""
@@ -107,7 +109,7 @@ def set_moments(
 
 
 def set_damping(joint: mujoco.MjsJoint, damping: float) -> None:
-    """Set the damping of a joint; newer versions of MuJoCo have that of higher orders, too."""
+    """Set the damping of a joint; since MuJoCo 3.6 it has coefficients of higher orders, too."""
     of_orders = np.zeros_like(joint.damping)
     of_orders.flat[0] = damping
     joint.damping = of_orders if of_orders.ndim else damping

@@ -374,18 +374,6 @@ class MujocoSimulation(ReadWorld):
         a, b, c = data.geom_xpos[number].tolist()
         return (x, y, z), (a, b, c)
 
-    def lowest_m(self, body: int) -> float:
-        """Return how low a body reaches [m]; 0 if it has no shapes that collide."""
-        model, data = self.model, self.data
-        names = [name for link in self._record(body).links for name in link.touched]
-        lows = []
-        for name in names:
-            number = model.geom(name).id
-            middle, half = model.geom_aabb[number, :3], model.geom_aabb[number, 3:]
-            down = data.geom_xmat[number].reshape(3, 3)[2]
-            lows.append(float(data.geom_xpos[number, 2] + down @ middle - np.abs(down) @ half))
-        return min(lows, default=0.0)
-
     def picture(self, camera: Camera) -> NDArray[np.uint8]:
         """Return what a camera sees as RGB, shape (height, width, 3)."""
         return self.pictures.take(self.data, camera, shadows=False)
