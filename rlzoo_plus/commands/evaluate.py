@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
 from rlzoo_plus.envs.engine import is_same_engine
 from rlzoo_plus.policies.episode import check_free
-
-if TYPE_CHECKING:
-    from rlzoo_plus.policies.recorder import EpisodeRecorder
 
 
 def main(arguments: list[str]) -> int:
@@ -36,36 +34,22 @@ def main(arguments: list[str]) -> int:
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
     run = open_to_play(options.run, options.which, trust=options.trust)
-    folder = options.save_episodes
-    recorders: list[EpisodeRecorder] = []
-    watching = None
+    folder, play = options.save_episodes, run.evaluate
     if folder is not None:
-        from rlzoo_plus.policies.recorder import EpisodeRecorder
+        from rlzoo_plus.policies.verification import record_evaluation
 
         check_free(folder)
-
-        def watching(*about: Any) -> EpisodeRecorder:
-            recorders.append(EpisodeRecorder(*about))
-            return recorders[-1]
-
-    record = run.evaluate(
+        play = partial(record_evaluation, run, folder, named=str(Path(str(run.path)).resolve()))
+    record = play(
         options.episodes,
         which=options.which,
         seed=options.seed,
         deterministic=not options.stochastic,
         n_envs=options.n_envs,
         overrides=options.overrides,
-        watching=watching,
     )
-    if recorders:
-        from rlzoo_plus.policies.verification import save_evaluation
-
-        path = None if run.path is None else str(run.path.resolve())
-        about = {"run": path, "env": run.config.env.id}
-        made, policy = recorders[0].episodes(), recorders[0].policy
-        save_evaluation(folder, made, policy, record, seed=options.seed, about=about)
     print(json.dumps(record) if options.json else _table(record, run.config.env.max_return))
-    if recorders and not options.json:
+    if folder is not None and not options.json:
         print(f"saved           {record['episodes']} episodes in {printable(folder)}")
     return 0
 

@@ -26,6 +26,8 @@ def main(arguments: list[str]) -> int:
     add("--episodes", type=Path, metavar="DIR", help=episodes_help)
     tolerance_help = "part of the mean return that it may be off on another machine (default 0.05)"
     add("--tolerance", type=positive(float), default=0.05, help=tolerance_help)
+    first_help = "play only the first N, ten or more (default: all)"
+    add("--first", type=positive(int), metavar="N", help=first_help)
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     run = open_to_play(options.run, options.which, trust=options.trust)
@@ -33,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
     named = Path(options.run).name
     which = options.which or (named if named in ("best", "final") else None)
-    found = verify(run, options.episodes, which, options.tolerance)
+    found = verify(run, options.episodes, which, options.tolerance, options.first)
     # A copy's folder says nothing.
     text = found.text.replace(str(run.path), options.run) if "://" in options.run else found.text
     print(json.dumps(asdict(found)) if options.json else text)

@@ -6,7 +6,7 @@ out: paths, the process, stores and trackers, and differences of code that was n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,15 @@ from rlzoo_plus.hub.repository import (
     VIDEO,
     largest_of,
 )
-from rlzoo_plus.policies.recorder import EpisodeRecorder
-from rlzoo_plus.policies.verification import EPISODES, save_evaluation
+from rlzoo_plus.policies.verification import EPISODES, record_evaluation
 from rlzoo_plus.runs.run import Run
 
 VIDEO_S = 10.0
 # Places of this machine; none of them decides the outcome.
-_PLACES = ("run_dir", "sweep", "store", "tracker", "init_from")
-_PROVENANCE = ("python", "packages", "machine", "seed_streams", "config_hash", "imported")
+PLACES = ("run_dir", "sweep", "store", "tracker", "init_from")
+_PROVENANCE = (
+    *("python", "packages", "machine", "engine", "seed_streams", "config_hash", "imported"),
+)
 _BLOCK = 2**20
 
 
@@ -87,13 +88,15 @@ def make_package(
     _copy_policies(run, folder, is_bundle=is_bundle)
     run_dir = None if is_bundle else run.run_dir
     if run_dir is not None:
-        _copy_run(run_dir, run.config, folder)
+        copy_run(run_dir, run.config, folder)
         if state:
             _copy_state(run_dir, folder)
     elif state:
         raise ConfigError("--state: a bundle has no checkpoint. Name its run.")
     say(f"recording {episodes} held-out episodes")
-    package = Package(folder, _record(run, folder / EPISODES, episodes))
+    package = Package(
+        folder, record_evaluation(run, folder / EPISODES, episodes, which=_named(run))
+    )
     if run_dir is not None and run_dir.evaluations_file.is_file():
         _try(package, "curve", lambda: run.plot(folder / CURVE))
     if video:
@@ -129,14 +132,14 @@ def _copy_policies(run: Run, folder: Path, *, is_bundle: bool) -> None:
             load_bundle(source)
             if source.is_file():
                 raise ConfigError(f"{source}: unpack the zip, and name its folder.")
-            _copy_folder(source, folder / which)
+            copy_folder(source, folder / which)
     except DamagedFolderError as error:
         raise ConfigError(f"no usable policy: {error}.") from error
     if not sources:
         raise ConfigError(f"{run.path} has no policy yet: it was neither evaluated nor finished.")
 
 
-def _copy_folder(source: Path, target: Path) -> None:
+def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder with a manifest, with every byte checked."""
     target.mkdir(parents=True)
     files = {*read_folder(source)[0], "MANIFEST.json"}
@@ -155,9 +158,11 @@ def _copy(source: Path, target: Path) -> None:
         raise ConfigError(f"{source} cannot be sent: it {error}.") from error
 
 
-def _copy_run(run: RunDir, config: RunConfig, folder: Path) -> None:
-    """Copy the small files of a run without what names this machine."""
-    public = config.model_copy(update=dict.fromkeys(_PLACES))
+def copy_run(
+    run: RunDir, config: RunConfig, folder: Path, names: Collection[str] = RUN_FILES
+) -> None:
+    """Copy the small files of a run without what names this machine; of others, those in names."""
+    public = config.model_copy(update=dict.fromkeys(PLACES))
     text = yaml.safe_dump(public.model_dump(mode="json"), sort_keys=False)
     write_atomic(folder / "config.yaml", text)
     known = run.read_provenance()
@@ -167,7 +172,7 @@ def _copy_run(run: RunDir, config: RunConfig, folder: Path) -> None:
     write_json(folder / "provenance.json", said)
     status = {name: value for name, value in run.read_status().items() if name != "pid"}
     write_json(folder / "status.json", status)
-    for name in RUN_FILES:
+    for name in names:
         if not (folder / name).exists() and (run.path / name).is_file():
             _copy(run.path / name, folder / name)
 
@@ -178,25 +183,10 @@ def _copy_state(run: RunDir, folder: Path) -> None:
     if newest is None:
         raise ConfigError(f"--state: {run.path} has no checkpoint.")
     target = folder / CHECKPOINTS
-    _copy_folder(newest.path, target / newest.path.name)
+    copy_folder(newest.path, target / newest.path.name)
     for name in {name for index in newest.chunks.values() for name in index.names}:
         _copy(run.path / CHECKPOINTS / CHUNK_FOLDER / name, target / CHUNK_FOLDER / name)
     others = [run.cut_rows_file, *sorted(run.monitor.glob("*.monitor.csv"))]
     for file in others:
         if file.is_file():
             _copy(file, folder / file.relative_to(run.path))
-
-
-def _record(run: Run, folder: Path, episodes: int) -> dict[str, Any]:
-    """Play held-out episodes and keep them, for `verify`."""
-    recorders: list[EpisodeRecorder] = []
-
-    def watching(*about: Any) -> EpisodeRecorder:
-        recorders.append(EpisodeRecorder(*about))
-        return recorders[-1]
-
-    record = run.evaluate(episodes, which=_named(run), watching=watching)
-    made, policy = recorders[0].episodes(), recorders[0].policy
-    about = {"run": "", "env": run.config.env.id}
-    save_evaluation(folder, made, policy, record, seed=0, about=about)
-    return record

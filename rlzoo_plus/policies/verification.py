@@ -1,7 +1,8 @@
 """Verifies a policy by its recorded episodes: hashes, every step played again, and the score.
 
-`evaluation.json` beside the episodes says what played them, where, and what they scored. It may
-come from others: what it says is compared with what happens here, and decides nothing else.
+`evaluation.json` beside the episodes says what played them, where, and what they scored. In place
+of episodes, which are large, it may have a hash of every step of each. It may come from others:
+what it says is compared with what happens here, and decides nothing else.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rlzoo_plus.artifacts.untrusted import (
     printable,
     read_plain_file,
 )
+from rlzoo_plus.envs.engine import is_same_engine
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.policies.entries import as_parts
@@ -38,6 +40,8 @@ from rlzoo_plus.training.resume.fingerprint import differences, numeric_fingerpr
 EPISODES, EVALUATION = "episodes", "evaluation.json"
 # How far the mean return may be from the recorded one on another machine, of its size or spread.
 TOLERANCE = 0.05
+# As `Run.evaluate` does.
+AT_ONCE = 10
 # Modules that may step an environment besides those every fingerprint has, and what installs them.
 _ENGINES = {"mujoco": "mujoco", "ale_py": "ale-py", "panda_gym": "panda-gym"}
 _FILE = re.compile(r"episode-\d{4,6}\.(json|npz)")
@@ -58,12 +62,14 @@ class _Evaluation(BaseModel):
     step: int = Field(ge=0)
     deterministic: bool
     seed: int = Field(ge=0, lt=2**32)  # of the set of held-out episodes
+    n_envs: int = Field(AT_ONCE, ge=1, le=1000)  # Episodes at a time, which decides how sums round
     overrides: list[str]
     returns: list[float] = Field(min_length=1)
     mean_return: float
     std_return: float
     fingerprint: dict[str, str]  # of the machine, the versions and the code
     files: dict[str, str]  # SHA-256 of each file of the episodes
+    hashes: list[str] = []  # In place of files: `episode_hash` of each
 
 
 @dataclass(frozen=True)
@@ -86,52 +92,86 @@ def policy_hash(policy: Policy) -> str:
     return hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
 
 
-def save_evaluation(
-    folder: Path,
-    episodes: Sequence[Episode],
-    policy: Policy,
-    record: dict[str, Any],
-    *,
-    seed: int,
-    about: dict[str, Any],
-) -> list[Path]:
-    """Write episodes with `evaluation.json`; return all files.
+def episode_hash(episode: Episode) -> str:
+    """Return a hash of every step of an episode: what was seen, done and earned, and its end."""
+    found = hashlib.sha256(repr([episode.seed, *_end(episode)]).encode())
+    last = as_parts(episode.last_observation)
+    parts = {**_rows(episode), **{f"last/{name}": last[name] for name in sorted(last)}}
+    for name, part in parts.items():
+        array = np.asarray(part)
+        found.update(f"{name}{array.dtype.str}{array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def record_evaluation(
+    run: Run, folder: Path, episodes: int, *, named: str = "", hashed: bool = False, **options: Any
+) -> dict[str, Any]:
+    """Play held-out episodes, keep them with `evaluation.json`, and return the evaluation.
 
     Args:
-        folder: Where to.
-        episodes: As an `EpisodeRecorder` kept them.
-        policy: What played them.
-        record: What `Run.evaluate` returned.
-        seed: Which set of held-out episodes it is.
-        about: Where the policy is, and the id of its environment, for each episode's file.
+        run: The run, or the bundle.
+        folder: Where they are kept.
+        episodes: How many.
+        named: Where the run is, for each episode's file.
+        hashed: Keep hashes of the episodes, not the episodes.
+        **options: Of `Run.evaluate`.
+
+    Returns:
+        What `Run.evaluate` returns.
 
     Raises:
-        ConfigError: The folder cannot be written.
+        ConfigError: They cannot be played, or the folder cannot be written.
     """
+    options = {"seed": 0, "n_envs": AT_ONCE, **options}
+    record, policy, made = _played(run, episodes, options)
     names = ("which", "step", "deterministic", "overrides")
     said = {name: record[name] for name in names}
-    files = save_episodes(folder, episodes, {**about, **said})
+    about = {"run": named, "env": run.config.env.id, **said}
+    files = [] if hashed else save_episodes(folder, made, about)
     files += [file.with_suffix(".npz") for file in files]
+    # An earlier evaluation of this process may have imported it.
+    idle = {"mujoco"} if is_same_engine(record["engine"], "bullet") else set()
     scores = ("returns", "mean_return", "std_return", "iqm_return", "success_rate")
     facts = {
         "format": 1,
         "policy": policy_hash(policy),
         **said,
         "which": said["which"] or "best",
-        "seed": seed,
+        **{name: options[name] for name in ("seed", "n_envs")},
         **{name: record[name] for name in (*scores, "episode_lengths", "metrics")},
-        "fingerprint": _fingerprint(d for m, d in _ENGINES.items() if m in sys.modules),
+        "fingerprint": _fingerprint(
+            d for m, d in _ENGINES.items() if m in sys.modules and m not in idle
+        ),
         "files": {file.name: _sha256(file.read_bytes()) for file in sorted(files)},
+        **({"hashes": [episode_hash(episode) for episode in made]} if hashed else {}),
     }
     try:
         write_json(folder / EVALUATION, finite(facts))
     except OSError as error:
         raise ConfigError(f"{printable(folder)} cannot be written: {error.strerror}.") from error
-    return [*files, folder / EVALUATION]
+    return record
+
+
+def _played(
+    run: Run, count: int, options: dict[str, Any]
+) -> tuple[dict[str, Any], Policy, list[Episode]]:
+    """Return what `Run.evaluate` does, the policy that played, and the episodes."""
+    recorders: list[EpisodeRecorder] = []
+
+    def watching(*about: Any) -> EpisodeRecorder:
+        recorders.append(EpisodeRecorder(*about))
+        return recorders[-1]
+
+    record = run.evaluate(count, watching=watching, **options)
+    return record, recorders[0].policy, recorders[0].episodes()
 
 
 def verify(
-    run: Run, folder: Path | None = None, which: str | None = None, tolerance: float = TOLERANCE
+    run: Run,
+    folder: Path | None = None,
+    which: str | None = None,
+    tolerance: float = TOLERANCE,
+    first: int | None = None,
 ) -> Verdict:
     """Play recorded episodes again with their policy, and compare.
 
@@ -144,6 +184,7 @@ def verify(
         which: The policy; by default the one that was recorded.
         tolerance: How far the mean return may be off, as a part of the recorded one, or of its
             standard deviation if that is larger.
+        first: Play only so many of the episodes, but as many as were played at a time.
 
     Raises:
         ConfigError: There are no episodes, they cannot be read, or the run needs trust.
@@ -157,22 +198,15 @@ def verify(
         problem = "its weights are not those that were recorded: their hashes differ"
     if problem:
         return _verdict(run, said, None, problem)
-    recorders: list[EpisodeRecorder] = []
-
-    def watching(*about: Any) -> EpisodeRecorder:
-        recorders.append(EpisodeRecorder(*about))
-        return recorders[-1]
-
-    record = run.evaluate(
-        len(episodes), which=policy, seed=said.seed, overrides=said.overrides, watching=watching
-    )
-    now = recorders[0].episodes()
-    found = (
-        f"episode {number}, {difference}"
-        for number, pair in enumerate(zip(episodes, now, strict=True))
-        if (difference := _difference(*pair))
-    )
-    difference = next(found, "")
+    # Fewer at a time are rounded otherwise.
+    first = len(said.returns) if first is None else max(first, said.n_envs)
+    if first < len(said.returns):
+        mean = float(np.mean(said.returns[:first]))
+        cut = {"returns": said.returns[:first], "mean_return": mean, "hashes": said.hashes[:first]}
+        episodes, said = episodes[:first], said.model_copy(update=cut)
+    options = {"which": policy, "seed": said.seed, "overrides": said.overrides}
+    record, _, now = _played(run, len(said.returns), {**options, "n_envs": said.n_envs})
+    difference = _first_difference(episodes or said.hashes, now)
     if not difference and record["returns"] != said.returns:
         difference = "the recorded returns are not those of the episodes"
     if not difference:
@@ -245,8 +279,11 @@ def _read(folder: Path) -> _Evaluation:
 
 
 def _recorded(folder: Path, said: _Evaluation) -> tuple[list[Episode], str]:
-    """Return the recorded episodes, and what is wrong with their files, empty if nothing is."""
-    paths = episode_files(folder)
+    """Return the recorded episodes, and what is wrong with their files, empty if nothing is.
+
+    Of hashes, no episodes.
+    """
+    paths = [*folder.glob("episode-*.json")] if said.hashes else episode_files(folder)
     there = {path.name for file in paths for path in (file, file.with_suffix(".npz"))}
     if there != said.files.keys() or not all(map(_FILE.fullmatch, there)):
         return [], f"{EVALUATION} lists other files than there are"
@@ -260,6 +297,11 @@ def _recorded(folder: Path, said: _Evaluation) -> tuple[list[Episode], str]:
             except (OSError, ValueError) as error:
                 return [], f"{file.name}: {one_line(error)}"
         episodes.append(load_episode(path)[0])
+    mean = float(np.mean(said.returns))
+    is_mean = abs(mean - said.mean_return) <= _ROUNDING * max(1.0, abs(mean))
+    if said.hashes:
+        fits = is_mean and not there and len(said.hashes) == len(said.returns)
+        return [], "" if fits else "its hashes, returns and their mean do not fit each other"
     if [episode.seed for episode in episodes] != held_out_seeds(len(episodes), said.seed):
         return [], f"its seeds are not those of the held-out episodes of set {said.seed}"
     summed = [episode.episode_return for episode in episodes]
@@ -268,25 +310,43 @@ def _recorded(folder: Path, said: _Evaluation) -> tuple[list[Episode], str]:
         abs(a - b) <= _ROUNDING * size
         for a, b, size in zip(summed, said.returns, sizes, strict=True)
     )
-    mean = float(np.mean(said.returns))
-    if not fits or abs(mean - said.mean_return) > _ROUNDING * max(1.0, abs(mean)):
+    if not fits or not is_mean:
         return [], "the recorded returns are not those of the episodes"
     return episodes, ""
 
 
+def _first_difference(before: Sequence[Episode | str], now: Sequence[Episode]) -> str:
+    """Return the first of the episodes that differs from its recorded one or its hash, and how."""
+    for number, (said, played) in enumerate(zip(before, now, strict=True)):
+        if isinstance(said, str):
+            if episode_hash(played) != said:
+                return f"episode {number} is another one: the hash of its steps differs"
+        elif difference := _difference(said, played):
+            return f"episode {number}, {difference}"
+    return ""
+
+
+def _rows(episode: Episode) -> dict[str, np.ndarray]:
+    """Return what an episode has of each step."""
+    return {
+        "the observation": episode.digests,
+        "the action": episode.actions,
+        "the reward": episode.rewards,
+        **{f"the reward term {name}": episode.terms[name] for name in sorted(episode.terms)},
+    }
+
+
+def _end(episode: Episode) -> tuple[str, bool, bool | None]:
+    return (episode.end_reason, episode.terminated, episode.success)
+
+
 def _difference(before: Episode, now: Episode) -> str:
     """Return the first step in which two episodes differ, and in what; empty if in none."""
-    rows: dict[str, tuple[np.ndarray | None, np.ndarray | None]] = {
-        "the observation": (before.digests, now.digests),
-        "the action": (before.actions, now.actions),
-        "the reward": (before.rewards, now.rewards),
-    }
-    rows |= {
-        f"the reward term {name}": (before.terms.get(name), now.terms.get(name))
-        for name in {**before.terms, **now.terms}
-    }
+    rows, others = _rows(before), _rows(now)
     found = [
-        (step, name) for name, pair in rows.items() if (step := _first_step(*pair)) is not None
+        (step, name)
+        for name in {**rows, **others}
+        if (step := _first_step(rows.get(name), others.get(name))) is not None
     ]
     if found:
         step, name = min(found, key=lambda pair: pair[0])
@@ -296,8 +356,7 @@ def _difference(before: Episode, now: Episode) -> str:
         np.array_equal(last[key], here[key], equal_nan=np.asarray(here[key]).dtype.kind == "f")
         for key in last
     )
-    ends = [(e.end_reason, e.terminated, e.success) for e in (before, now)]
-    return "" if same and ends[0] == ends[1] else f"step {now.n_steps}: it ends otherwise"
+    return "" if same and _end(before) == _end(now) else f"step {now.n_steps}: it ends otherwise"
 
 
 def _first_step(before: np.ndarray | None, now: np.ndarray | None) -> int | None:

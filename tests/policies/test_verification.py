@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from support.training import tiny_config, train_run
 
+import rlzoo_plus as rz
 from rlzoo_plus.policies.episode import load_episode, save_episodes
+from rlzoo_plus.policies.verification import episode_hash, record_evaluation
 
 EPISODES = Path("run/episodes")
 EVALUATION = EPISODES / "evaluation.json"
@@ -31,6 +33,14 @@ def recorded(trained, answer):
     words = ("run", "--trust", "--episodes", "3", "--save-episodes", str(EPISODES))
     code, text = answer("evaluate", *words)
     assert code == 0, text
+
+
+@pytest.fixture
+def hashed(trained, in_process):
+    """Leave a run with hashes of twelve episodes in run/."""
+    shutil.copytree(trained, "run")
+    run = rz.Run.open("run", trust=True)
+    record_evaluation(run, EPISODES, 12, which="best", hashed=True)
 
 
 @pytest.fixture
@@ -168,3 +178,59 @@ def test_what_cannot_be_verified_is_one_line_and_exit_code_2(recorded, verdict, 
     code, text = verdict()
     assert code == 2
     assert told in text
+
+
+def test_hashes_of_episodes_are_verified_like_episodes(hashed, verdict):
+    assert [path.name for path in EPISODES.iterdir()] == ["evaluation.json"]
+    assert "12 episodes are the same bit for bit" in verdict()[1]
+    code, text = verdict("--first", "4", "--json")
+    found = json.loads(text)
+    # As many as are played at a time.
+    assert (code, found["n_episodes"], found["is_exact"]) == (0, 10, True)
+
+
+def test_episodes_are_verified_as_many_at_a_time_as_they_were_played(hashed, answer, verdict):
+    words = ("--episodes", "12", "--n-envs", "3", "--save-episodes", "saved")
+    assert answer("evaluate", "run", "--trust", *words)[0] == 0
+    code, text = verdict("--episodes", "saved", "--first", "4")
+    assert code == 0
+    assert "4 episodes are the same bit for bit" in text
+
+
+def test_episodes_have_a_hash_each_that_any_change_changes(hashed, answer):
+    hashes = json.loads(EVALUATION.read_text())["hashes"]
+    assert len(set(hashes)) == 12
+    words = ("run", "--trust", "--episodes", "12", "--save-episodes", "saved")
+    assert answer("evaluate", *words)[0] == 0
+    episode = load_episode(Path("saved/episode-0002.json"))[0]
+    assert episode_hash(episode) == hashes[2]
+    one = np.float32(1.0)
+    changes = [
+        *({"actions": episode.actions + one}, {"rewards": episode.rewards + one}),
+        *({"digests": episode.digests + np.uint64(1)}, {"last_observation": np.zeros(1)}),
+        *({"terms": {"more": episode.rewards}}, {"terminated": not episode.terminated}),
+    ]
+    assert hashes[2] not in {episode_hash(replace(episode, **change)) for change in changes}
+
+
+def test_a_hash_of_another_episode_is_named_and_judged_by_the_score_elsewhere(hashed, verdict):
+    hashes = json.loads(EVALUATION.read_text())["hashes"]
+    edit(hashes=[*hashes[:10], "0" * 64, hashes[11]])
+    code, text = verdict()
+    assert code == 1
+    assert "episode 10 is another one: the hash of its steps differs" in text
+    assert verdict("--first", "10")[0] == 0
+    elsewhere()
+    code, text = verdict()
+    assert code == 0
+    assert "within 5%; not bit for bit, since processor was another one" in text
+
+
+@pytest.mark.parametrize("name", ["hashes", "returns"])
+def test_hashes_that_do_not_fit_the_returns_are_not_verified(hashed, verdict, name):
+    facts = json.loads(EVALUATION.read_text())
+    edit(**{name: facts[name][1:]})
+    elsewhere()
+    code, text = verdict()
+    assert code == 1
+    assert "do not fit each other" in text
