@@ -147,27 +147,32 @@ def check_onnx_is_there() -> None:
             ) from error
 
 
-def write_onnx(graph: PolicyGraph, facts: Mapping[str, Any]) -> bytes:
-    """Return the file; its batch size is free, and `facts` are its metadata, as text or JSON.
+def write_onnx(graph: PolicyGraph, facts: Mapping[str, Any], batch: int | None = None) -> bytes:
+    """Return the file.
+
+    Args:
+        graph: The policy.
+        facts: Its metadata, as text or JSON.
+        batch: How many observations it takes; any number if None.
 
     Raises:
         ConfigError: The extra is missing, or torch cannot translate the policy.
     """
     check_onnx_is_there()
     signature = graph.signature
-    batch = torch.export.Dim("batch")
+    free = torch.export.Dim("batch")
     axes = tuple(
-        {axis: batch for axis, size in enumerate(port.shape) if isinstance(size, str)}
+        {axis: free for axis, size in enumerate(port.shape) if isinstance(size, str)}
         for port in signature.inputs
     )
     try:
         with _quiet(), torch.no_grad():
             program = torch.onnx.export(
                 graph,
-                _example_inputs(graph),
+                _example_inputs(graph, batch or EXAMPLE_BATCH),
                 dynamo=True,
                 # One entry, since all inputs arrive in one `*inputs`.
-                dynamic_shapes=(axes,),
+                dynamic_shapes=None if batch else (axes,),
                 input_names=[port.name for port in signature.inputs],
                 output_names=[port.name for port in signature.outputs],
                 external_data=False,
@@ -219,7 +224,7 @@ def write_torchscript(graph: PolicyGraph, facts: str) -> bytes:
     try:
         # torch prefers torch.export; C++ and ROS nodes still load TorchScript.
         with _quiet(), torch.no_grad():
-            traced = _trace(graph, _example_inputs(graph), check_trace=False)
+            traced = _trace(graph, _example_inputs(graph, EXAMPLE_BATCH), check_trace=False)
             torch.jit.save(torch.jit.freeze(traced), buffer, _extra_files={FACTS_FILE: facts})
     except (RuntimeError, TypeError, ValueError) as error:
         raise ConfigError(f"torch cannot trace this policy: {one_line(error)}.") from error
@@ -239,9 +244,9 @@ def torchscript_runner(data: bytes, signature: Signature) -> Callable[..., list[
     return run
 
 
-def _example_inputs(graph: PolicyGraph) -> tuple[torch.Tensor, ...]:
+def _example_inputs(graph: PolicyGraph, batch: int) -> tuple[torch.Tensor, ...]:
     """Return inputs of the right shapes to trace the graph with."""
-    arrays = (np.ones(p.sizes(EXAMPLE_BATCH), p.dtype) for p in graph.signature.inputs)
+    arrays = (np.ones(p.sizes(batch), p.dtype) for p in graph.signature.inputs)
     return tuple(torch.from_numpy(array) for array in arrays)
 
 

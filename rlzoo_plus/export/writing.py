@@ -49,12 +49,23 @@ def export_policy(
     Raises:
         ConfigError: The policy cannot be written in that format.
     """
-    if get_algorithm(config.algo.name).backend == "jax":
-        raise ConfigError(
-            f"{config.algo.name} computes with JAX, and its policy cannot be written as "
-            f"{file_format}. Use its bundle: rlzoo_plus.load_policy(RUN)."
-        )
+    check_backend(config, file_format)
     signature = make_signature(policy)
+    facts = facts_of(policy, config, signature, about)
+    if file_format == "sb3":
+        files, runner = _sb3(policy, config, signature, int(about["step"]), path)
+    else:
+        files, runner = _graph(policy, signature, facts, path, file_format)
+    for file, data in files.items():
+        write_atomic(file, data)
+    recording = record(policy, signature, config)
+    return Exported(list(files), signature, compare(policy, signature, runner(), recording))
+
+
+def facts_of(
+    policy: Policy, config: RunConfig, signature: Signature, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a file says of its policy: where it comes from, and what goes in and out."""
     origin = {
         "rlzoo_plus": __version__,
         "algorithm": config.algo.name,
@@ -64,15 +75,16 @@ def export_policy(
             w if isinstance(w, str) else next(iter(w)) for w in config.env.wrappers
         ),
     }
-    if file_format == "sb3":
-        files, runner = _sb3(policy, config, signature, int(about["step"]), path)
-    else:
-        facts = metadata(signature, policy, {**origin, **about})
-        files, runner = _graph(policy, signature, facts, path, file_format)
-    for file, data in files.items():
-        write_atomic(file, data)
-    recording = record(policy, signature, config)
-    return Exported(list(files), signature, compare(policy, signature, runner(), recording))
+    return metadata(signature, policy, {**origin, **about})
+
+
+def check_backend(config: RunConfig, file_format: str) -> None:
+    """Raise ConfigError for a policy that does not compute with torch."""
+    if get_algorithm(config.algo.name).backend == "jax":
+        raise ConfigError(
+            f"{config.algo.name} computes with JAX, and its policy cannot be written as "
+            f"{file_format}. Use its bundle: rlzoo_plus.load_policy(RUN)."
+        )
 
 
 def _sb3(

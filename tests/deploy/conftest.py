@@ -1,0 +1,3 @@
+"""Registers the tiny environments."""
+
+import support.tiny_envs  # noqa: F401
