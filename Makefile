@@ -66,6 +66,8 @@ $(STAMP): $(READY)
 
 train: $(READY)
 	$(BIN)/python train.py $(ARGS)
+	@watch=record; [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ] || watch=enjoy; \
+	  echo "a quadruped that is trained already: $(BIN)/rlzoo-plus $$watch trained/a1_walk"
 
 test: setup
 	$(BIN)/python scripts/run_tests.py all

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlzoo_plus.analysis.run_list import find_runs, started_at
+from rlzoo_plus.analysis.shipped_runs import shipped_path
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import is_bundle, load_bundle
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
@@ -53,8 +54,9 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
     Args:
         name: A run directory, or a folder in it that holds a policy; a bundle, as a folder or a
             zip; `latest`, the run below outputs/ that was started last; or the end of the path of
-            one run below outputs/; or the URL of a run in S3 or on the Hugging Face Hub
-            (`hf://org/name@revision`), which is copied to the cache.
+            one run below outputs/; `trained/NAME`, a run that comes with the package; or the URL
+            of a run in S3 or on the Hugging Face Hub (`hf://org/name@revision`), which is copied
+            to the cache.
         wanted: The policy that is to be played; empty for the best, or the final one where there
             is no best. `latest` is then the newest run that has it.
 
@@ -105,7 +107,7 @@ def _copied(url: str, scheme: str) -> Place:
 
 
 def _find_by_name(name: str, wanted: str | None) -> Path:
-    """Return the run below outputs/ that `latest` or the end of its path names."""
+    """Return the run that `latest`, the end of its path below outputs/ or `trained/NAME` names."""
     runs = find_runs([OUTPUTS]) if OUTPUTS.is_dir() else []
     if name == LATEST:
         if not runs:
@@ -113,7 +115,10 @@ def _find_by_name(name: str, wanted: str | None) -> Path:
         return _latest(sorted(runs, key=started_at, reverse=True), wanted)
     end = name.rstrip("/")
     paths = [run.path for run in runs if end and str(run.path).endswith(end)]
-    found = [path for path in paths if str(path).endswith(f"/{end}")] or paths
+    found = [path for path in paths if str(path).endswith(f"/{end}")]
+    if not found and (shipped := shipped_path(name)) is not None:
+        return shipped
+    found = found or paths
     if len(found) < 2:
         return found[0] if found else Path(name)
     shown = "".join(f"\n  {printable(path)}" for path in found[:_MOST_SHOWN])

@@ -120,7 +120,7 @@ def summarise(
             n_timesteps=known["n_timesteps"] or _whole(status.get("n_timesteps")),
             best=best if best is not None else max(returns, default=None),
             final=final if final is not None else (returns[-1] if returns else None),
-            wall_time_s=_wall_time(run, state == RUNNING, status, result),
+            wall_time_s=_wall_time(run, str(state), status, result),
             started_at=finite(status.get("started_at")),
         )
     except Exception:
@@ -165,12 +165,14 @@ def _last_sign(run: RunDir, status: dict[str, Any]) -> float:
 
 
 def _wall_time(
-    run: RunDir, is_running: bool, status: dict[str, Any], result: dict[str, Any]
+    run: RunDir, state: str, status: dict[str, Any], result: dict[str, Any]
 ) -> float | None:
     measured, started = finite(result.get("wall_time_s")), finite(status.get("started_at"))
-    if measured is not None and not is_running:
+    if measured is not None and state != RUNNING:
         return measured
-    ended = time.time() if is_running else _last_sign(run, status)
+    # The files of a copy are younger than the run.
+    told = finite(status.get("updated_at")) if state in (FINISHED, INTERRUPTED, FAILED) else None
+    ended = time.time() if state == RUNNING else told or _last_sign(run, status)
     return None if started is None else max(0.0, ended - started)
 
 

@@ -13,7 +13,9 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.errors import ConfigError
 
-RUN_HELP = "a run directory such as outputs/<env>/<algo>/..., the end of its path, or latest"
+RUN_HELP = (
+    "a run directory such as outputs/<env>/<algo>/..., the end of its path, latest, trained/NAME"
+)
 WHICH_HELP = "the policy: best (default; else final), final, or the step of a checkpoint"
 # Episodes, seconds and the like; far more is a typing error.
 _MOST = 1_000_000

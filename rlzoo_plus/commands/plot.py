@@ -14,6 +14,7 @@ from rlzoo_plus.analysis.curves import SHARED, load_curves, plot_curves
 from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.scores import Side, latest_of_each_seed, make_sides
 from rlzoo_plus.analysis.series import EVALUATION_RETURN, metric_keys
+from rlzoo_plus.analysis.shipped_runs import folder_of_new_files
 from rlzoo_plus.analysis.style import STYLES, WIDTHS_IN, Style, is_picture, save_plot, style_of
 from rlzoo_plus.analysis.tables import FORMATS, table
 from rlzoo_plus.analysis.zoo_logs import load_zoo_runs
@@ -199,6 +200,7 @@ def _default_out(runs: Sequence[RunEntry], metric: str) -> Path:
     if not is_one:
         return Path(f"{name}.png")
     run = runs[0].run
-    out = run.plots / f"{name}.png"
-    check_inside(run.path, out)
+    folder = folder_of_new_files(run)
+    out = folder / "plots" / f"{name}.png"
+    check_inside(folder, out)
     return out

@@ -6,6 +6,7 @@ import secrets
 
 from rlzoo_plus.analysis.find_run import find_place, read_config
 from rlzoo_plus.analysis.progress import about_run, read_report
+from rlzoo_plus.analysis.shipped_runs import refuse_to_change
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
     place = find_place(options.run)
     if place.is_bundle or place.is_copy:
         raise ConfigError(f"{printable(options.run)} is not a run directory. Name one.")
-
+    # What was sent is noted in the run.
+    refuse_to_change(place.path)
     run, config = RunDir(place.path), read_config(place)
     name = options.name or name_in_store(run.path, config.sweep)
     if not is_name(name) or "/" not in name:

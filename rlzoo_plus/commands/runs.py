@@ -13,9 +13,11 @@ from typing import Any
 
 from rlzoo_plus.analysis.index import load_runs
 from rlzoo_plus.analysis.run_list import COLUMNS, STATES, RunSummary, aligned, cells
+from rlzoo_plus.analysis.shipped_runs import trained_dir
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
+from rlzoo_plus.policies.shipped_table import is_trained_dir
 from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.mirror import RUNS
@@ -73,7 +75,8 @@ def main(arguments: list[str]) -> int:
 def folder_of(name: str | None) -> tuple[Path, str | None]:
     """Return where to look, and the URL that stands for it if it is a copy of a store."""
     if name is None or not name.startswith("s3://"):
-        return Path(name or OUTPUTS), None
+        is_shipped = name is not None and is_trained_dir(name)
+        return trained_dir() if is_shipped else Path(name or OUTPUTS), None
     store = open_store(name)
     return mirror_light_files(store), f"{store.url}/{RUNS}"
 

@@ -32,7 +32,7 @@ VERBS = {
     "report": "write an HTML report of runs, a sweep or a study",
     "runs": "list runs: state, algorithm, environment, best return",
     "dashboard": "show runs in the browser",
-    "ls": "list the sweeps in S3 or in a shared folder",
+    "ls": "list the sweeps of a store, or the policies in trained/",
     "push": "send a run to S3 or to a shared folder",
     "pull": "bring a run from S3 or a shared folder, or the best one",
     "hub": "share policies on the Hugging Face Hub: push, pull, search",

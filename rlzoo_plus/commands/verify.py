@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from rlzoo_plus.analysis.shipped_runs import name_of_shipped
 from rlzoo_plus.commands.arguments import add_policy, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
 
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> int:
     named = Path(options.run).name
     which = options.which or (named if named in ("best", "final") else None)
     found = verify(run, options.episodes, which, options.tolerance, options.first)
-    # A copy's folder says nothing.
-    text = found.text.replace(str(run.path), options.run) if "://" in options.run else found.text
+    # The folder of a copy or an installation says nothing.
+    is_named = "://" in options.run or name_of_shipped(Path(str(run.path))) is not None
+    text = found.text.replace(str(run.path), options.run) if is_named else found.text
     print(json.dumps(asdict(found)) if options.json else text)
     return 0 if found.holds else 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rlzoo_plus.analysis.shipped_runs import refuse_to_change
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -42,8 +43,9 @@ def write_annotations(run: RunDir, annotations: Annotations) -> None:
     """Write the notes of a run.
 
     Raises:
-        OutsideError: The file is a link.
+        ConfigError: The file is a link, or the run comes with the package.
     """
+    refuse_to_change(run.path)
     file = run.path / NAME
     check_inside(run.path, file)
     write_json(file, asdict(annotations))

@@ -11,6 +11,7 @@ from typing import Any
 from yaml import YAMLError
 
 from rlzoo_plus.analysis.find_run import stored_config
+from rlzoo_plus.analysis.shipped_runs import refuse_to_change
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
 from rlzoo_plus.artifacts.untrusted import printable
@@ -61,6 +62,7 @@ def plan_run(config: RunConfig) -> Plan:
     problem = path_problem(run_dir.path)
     if problem is not None:
         raise ConfigError(f"run_dir={config.run_dir[:80]!r}: {problem}. Choose another directory.")
+    refuse_to_change(run_dir.path)
     check_plain(run_dir.path)
     if not run_dir.has_begun():
         return Plan(Start.NEW, config, run_dir)

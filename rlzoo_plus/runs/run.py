@@ -13,6 +13,7 @@ from rlzoo_plus.analysis.curves import plot_learning_curve
 from rlzoo_plus.analysis.find_run import Place, find_place, read_config, require_trust
 from rlzoo_plus.analysis.run_list import find_runs, started_at, summarise
 from rlzoo_plus.analysis.series import evaluation_rows, metric_rows
+from rlzoo_plus.analysis.shipped_runs import folder_of_new_files
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.provenance import python_call
@@ -135,7 +136,8 @@ class Run:
 
         Args:
             run: A run directory; a bundle, as a folder or a zip; `latest`, the run below outputs/
-                that was started last; or the end of the path of one run below outputs/.
+                that was started last; the end of the path of one run below outputs/; or
+                `trained/NAME`, one that comes with the package.
             trust: Import what this project does not ship where the run needs it.
             wanted: The policy that is to be played; empty for the best, or the final one where
                 there is no best. `latest` is then the newest run that has it.
@@ -218,10 +220,13 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where new files go: the run directory; else, as for a bundle, the working directory."""
+        """Where new files go: the run directory; else, as for a bundle, the working directory.
+
+        Those of a run that comes with the package go to outputs/trained/NAME.
+        """
         place = self._place
         is_ours = place is None or not (place.is_bundle or place.is_copy)
-        return self.run_dir.path if is_ours else Path()
+        return folder_of_new_files(self.run_dir) if is_ours else Path()
 
     def evaluations(self) -> Any:
         """Return the evaluations as a data frame, or without pandas as a list of dictionaries."""
@@ -362,7 +367,7 @@ class Run:
         Args:
             out: A .png, .pdf or .svg; by default `plots/learning_curve.png` in the run directory.
         """
-        path = self.run_dir.plots / "learning_curve.png" if out is None else Path(out)
+        path = self.folder / "plots" / "learning_curve.png" if out is None else Path(out)
         if out is None:
             check_inside(self.folder, path)
         plot_learning_curve([self.run_dir], path)

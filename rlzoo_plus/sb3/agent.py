@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.analysis.shipped_runs import name_of_shipped
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.provenance import python_call
@@ -79,11 +80,16 @@ def load(
         chosen = load_noting(call_arguments((before.algo.name,), None, {"env": env}))[0].env
         kept = {key: stored["env"][key] for key in ("wrappers", "frame_stack")}
         stored["env"] = chosen.model_dump() | kept
-    which = "best" if run.status == "bundle" else "final"
-    stored |= {"init_from": str(run.path), "init": {"which": which}}
+    stored |= {"init_from": str(run.path), "init": {"which": _last_of(run)}}
     agent = Agent(call_arguments((), None, values), stored=stored, quiet=quiet)
     agent.setup()
     return agent
+
+
+def _last_of(run: Run) -> str:
+    """Return the name of a run's last policy; a bundle and a shipped run have one alone."""
+    is_shipped = run.path is not None and name_of_shipped(run.path) is not None
+    return "best" if is_shipped or run.status == "bundle" else "final"
 
 
 class Agent:
@@ -180,7 +186,7 @@ class Agent:
             if self.run is None or self._is_changed:
                 self._live_now().save_policy(bundle)
             else:
-                bundle = self.run.run_dir.final
+                bundle = self.run.run_dir.path / _last_of(self.run)
             made = shutil.make_archive(str(Path(folder) / "bundle"), "zip", bundle)
             Path(made).replace(out)
         return out
@@ -335,8 +341,7 @@ class Agent:
         if self.run is None or self._is_changed:
             return self._live_now().policy()
         if self._policy is None:
-            which = "best" if self.run.status == "bundle" else "final"
-            self._policy = self.run.policy(which)
+            self._policy = self.run.policy(_last_of(self.run))
         return self._policy
 
     def _trained(self) -> Run:
