@@ -358,8 +358,12 @@ class Simulation(ABC):
 
     def further_joints(self, body: int) -> list[tuple[JointInfo, str]]:
         """Return the joints of more than one axis, which no action drives, and their kinds."""
-        del body
-        return []
+        places = enumerate(self.link_places(body), start=-1)
+        return [
+            (JointInfo(index, place.joint, lower=0.0, upper=-1.0, max_force=0.0), place.kind)
+            for index, place in places
+            if place.kind in ("planar", "spherical")
+        ]
 
     def clearance_m(self, body: int, ground: int) -> float | None:
         """Return the distance from the ground to the lowest point of a body [m], if it has one."""

@@ -1,5 +1,7 @@
 """Robots from MJCFs with the layout of MuJoCo Menagerie, and what such a file may not hold."""
 
+from collections import defaultdict
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from rlzoo_plus.doctor.new_robot.survey import survey
 from rlzoo_plus.doctor.robot_facts import robot_facts
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.testing.robot_contract import check_random_play, check_same_numbers
+from robots.engines.mujoco.records import SEEN, TOUCHED
 from robots.vec_env import RobotVecEnv
 
 # A tetrahedron of 0.1 m.
@@ -170,6 +173,18 @@ def test_what_cannot_be_carried_is_said_by_name(write):
     )] == [True] * 6  # fmt: skip
 
 
+def test_a_joint_that_turns_about_any_axis_is_told_and_not_driven(write):
+    ball = '<body name="b"><body><joint name="any" type="ball"/><geom size="0.1"/></body>{}</body>'
+    hinge = '<body><joint name="one"/><geom size="0.1" pos="0.3 0 0"/></body>'
+    robot = survey(read_mjcf(str(write(_mjcf(ball.format(hinge))))))
+    assert [joint.name for joint in robot.joints] == ["one"]
+    assert "1 joints are planar or spherical; they move, and no action drives them: any" in (
+        robot.notes
+    )
+    # The size is that of the robot, which hangs in the air while it is measured.
+    assert robot.size_m == pytest.approx((0.5, 0.2, 0.2))
+
+
 @pytest.mark.parametrize(("text", "name"), [(DOG, "scene.xml"), (ARM, "robot.xml")])
 def test_the_environment_is_sound_on_mujoco(generate, write, text, name):
     _, env = generate(write(text, name), task="auto")
@@ -187,6 +202,16 @@ def test_a_free_robot_starts_at_home_just_above_the_ground(generate, write):
     env.reset(seed=0)
     ends = [env.step(zeros)[2] for _ in range(100)]
     assert not any(ends)
+
+
+def test_pictures_show_what_a_robot_looks_like_and_not_what_collides(generate, write):
+    _, env = generate(write(DOG))
+    model = env.simulation.model
+    groups = defaultdict(set)
+    for number in range(model.ngeom):
+        groups[model.body(model.geom_bodyid[number]).name].add(int(model.geom_group[number]))
+    assert groups["1/FL_thigh"] == {SEEN, TOUCHED}
+    assert groups["1/FL_shank"] == {TOUCHED}
 
 
 def test_joints_that_no_actuator_drives_are_no_part_of_the_task(generate, write):

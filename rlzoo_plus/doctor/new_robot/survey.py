@@ -146,16 +146,23 @@ def _measure(
     simulation.forget_contacts()  # Boxes are those of the last look for contacts.
     position, orientation = simulation.pose_reader(body)()
     places = simulation.link_places(body)
-    boxes = np.array([place.box or (place.centre, place.centre) for place in places])
-    lowest, highest = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
-    clearance = simulation.clearance_m(body, GROUND) if any(one.box for one in places) else None
-    stands_free, reason = guess_base(simulation, body, file)
-    mass = sum(link.mass_kg for link in simulation.link_dynamics(body).values())
+    masses = simulation.link_dynamics(body)
+    boxes = np.array(
+        [
+            place.box or (place.centre, place.centre)
+            for link, place in enumerate(places, start=-1)
+            if place.box or masses[link].mass_kg > 0
+        ]
+    ).reshape(-1, 2, 3)
+    mass = sum(link.mass_kg for link in masses.values())
     if mass <= 0:
         raise ConfigError(
             f"{file.option} {file.path}: all links together weigh {mass:g} kg. State the <mass> "
             "of each."
         )
+    lowest, highest = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
+    clearance = simulation.clearance_m(body, GROUND) if any(one.box for one in places) else None
+    stands_free, reason = guess_base(simulation, body, file)
     # A free MJCF says itself where it is; it will be placed elsewhere.
     origin = places[0].centre if file.is_free else (0.0, 0.0, _ALOFT_M)
     x, y, z, w = orientation

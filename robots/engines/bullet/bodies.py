@@ -32,7 +32,6 @@ _KINDS = {
     pybullet.JOINT_PLANAR: "planar",
     pybullet.JOINT_SPHERICAL: "spherical",
 }
-_OF_MORE_AXES = (pybullet.JOINT_PLANAR, pybullet.JOINT_SPHERICAL)
 # What Bullet gives to links without <inertial>: moments as of the file, or computed from no shape.
 _MADE_UP_KG, _MADE_UP_INERTIAS = 1.0, ((1.0, 1.0, 1.0), (2e-6 / 3,) * 3)
 _FAR_M = 10.0
@@ -178,11 +177,6 @@ class Bodies(Client):
     def movable_joints(self, body: int) -> list[JointInfo]:
         """Return the revolute and prismatic joints of a body in the order of its file."""
         return [_joint(info) for info in self._joint_infos(body) if info[2] in _MOVABLE]
-
-    def further_joints(self, body: int) -> list[tuple[JointInfo, str]]:
-        """Return the joints of more than one axis, which no action drives, and their kinds."""
-        infos = self._joint_infos(body)
-        return [(_joint(one), _KINDS[one[2]]) for one in infos if one[2] in _OF_MORE_AXES]
 
     def link_places(self, body: int) -> list[LinkPlace]:
         """Return where the links of a body are: the base, then those of index 0, 1, ..."""

@@ -76,7 +76,9 @@ class Bodies:
             if joint is not None and joint.is_movable:
                 record.joint_element = f"{name}/joint"
                 record.joint = self._add_joint(body, record, joint, len(links) - 1, file)
-            elif joint is None and not is_fixed:
+            elif joint is not None:
+                record.hangs = joint.name, "fixed"
+            elif not is_fixed:
                 body.add_freejoint(name=f"{name}/free")
             self._set_inertia(body, node, file)
             for shape in node.link.collisions:

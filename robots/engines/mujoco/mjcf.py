@@ -15,12 +15,15 @@ from robots.engines.mujoco.records import (
     BOTH,
     MOTOR_IMPEDANCE,
     SEEN,
+    TOUCHED,
     LinkRecord,
     set_damping,
     set_moments,
 )
 from robots.simulation import JointInfo, Mimic
 
+# Groups of geoms that MuJoCo's viewer draws.
+_DRAWN = range(3)
 _MOVABLE = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
@@ -42,6 +45,8 @@ class _Reading:
     keep_damping: bool
     stated_kg: dict[str, float]
     """Masses of bodies whose file gives no place for them, which Bullet takes."""
+    hidden: range
+    """Groups of geoms that are not drawn."""
 
 
 def read_mjcf(path: Path, prefix: str, *, keep_damping: bool) -> Mjcf:
@@ -69,7 +74,10 @@ def read_mjcf(path: Path, prefix: str, *, keep_damping: bool) -> Mjcf:
         spec.delete(one)
     is_free = _is_free(root)
     links = [] if is_free else [LinkRecord("link0_1", -1, "world")]
-    _walk(root, -1, links, _Reading(prefix, model, keep_damping, stated_kg))
+    # As in MuJoCo's viewer; a robot all of whose geoms are hidden is drawn all the same.
+    has_looks = any(geom.group in _DRAWN for geom in spec.geoms)
+    hidden = range(_DRAWN.stop, mujoco.mjNGROUP) if has_looks else range(0)
+    _walk(root, -1, links, _Reading(prefix, model, keep_damping, stated_kg, hidden))
     return Mjcf(spec, links, is_free)
 
 
@@ -208,18 +216,24 @@ def _walk(body: mujoco.MjsBody, above: int, links: list[LinkRecord], how: _Readi
         above = index
     record = LinkRecord(body.name, above, element)
     balls = [one.name for one in body.joints if one.type == mujoco.mjtJoint.mjJNT_BALL]
-    record.ball = balls[0] if balls else None
+    if balls:
+        record.hangs = balls[0], "spherical"
     frictions: list[float] = []
     for number, geom in enumerate(list(body.geoms)):
         if not geom.name:
             geom.name = f"{body.name}/{number}"
         collides = bool(geom.contype or geom.conaffinity)
         geom.contype = geom.conaffinity = 0
-        geom.group = BOTH if collides else SEEN
+        is_hidden = geom.group in how.hidden
         if collides:
+            geom.group = TOUCHED if is_hidden else BOTH
             frictions.append(float(geom.friction[0]))
-        names = record.touched if collides else record.seen
-        names.append(how.prefix + geom.name)
+            record.touched.append(how.prefix + geom.name)
+        elif is_hidden:
+            geom.group = mujoco.mjNGROUP - 1
+        else:
+            geom.group = SEEN
+            record.seen.append(how.prefix + geom.name)
     record.friction = max(frictions, default=record.friction)
     links.append(record)
     index = len(links) - 2

@@ -22,13 +22,11 @@ class ReadWorld(CompiledWorld):
         places = []
         for index, link in enumerate(self._record(body).links, start=-1):
             number = self._body_ids[body, index]
-            name, kind, origin, axis = "", "fixed", data.xpos[number], np.zeros(3)
+            (name, kind), origin, axis = link.hangs, data.xpos[number], np.zeros(3)
             if link.joint is not None:
                 joint = self._joint_ids[body, index]
                 name, kind = link.joint.name, "prismatic" if link.joint.slides else "revolute"
                 origin, axis = data.xanchor[joint], data.xaxis[joint]
-            elif link.ball is not None:
-                name, kind = link.ball, "spherical"
             w, x, y, z = data.xquat[number].tolist()
             hangs = link.parent if index >= 0 else -2, name, kind, _vector(origin), _vector(axis)
             box = self._box([model.geom(geom).id for geom in link.touched])

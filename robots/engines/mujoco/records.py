@@ -30,8 +30,8 @@ class LinkRecord:
     """Whether it is the one, of the links that share an element, that its mass is of."""
     joint: JointInfo | None = None
     joint_element: str = ""
-    ball: str | None = None
-    """Name of the joint above it that turns about any axis, and that nothing drives."""
+    hangs: tuple[str, str] = ("", "fixed")
+    """Name and kind of the joint above it, where that is none that can be driven."""
     friction: float = 0.5
     touched: list[str] = field(default_factory=list)
     """Names of its geoms that collide."""
