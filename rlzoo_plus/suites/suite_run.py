@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.hydra_app import compose_jobs
 from rlzoo_plus.config.resolve import config_hash
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.store.lease import FINISHED
 from rlzoo_plus.suites.budget import Budget
 from rlzoo_plus.suites.suite_file import Cell, Suite
 from rlzoo_plus.suites.suite_results import Results, collect
@@ -80,8 +83,16 @@ class SuiteRun(Multirun):
         if self._batch:
             self._cell_of[_identity(self._batch[-1])] = self._cell
 
-    def collect_results(self, jobs: Sequence[SweepJob]) -> None:
+    def collect_results(self, jobs: Sequence[SweepJob], launcher: Launcher) -> None:
         """Let the policies of finished jobs play, as far as they have not."""
+        if isinstance(launcher, WorkersLauncher) and not getattr(
+            launcher.settings, "dry_run", False
+        ):
+            live = launcher.submitter.live()
+            for job in self._missing(jobs):
+                # A sweep brings no policies home.
+                if job.key in live and live[job.key].state == FINISHED:
+                    _bring(job, launcher)
         pairs = [(self.cell_of(job), job) for job in jobs]
         collect(self._suite, pairs, self.results, self._say, trust=self._trust)
 
@@ -97,13 +108,16 @@ class SuiteRun(Multirun):
             self._cell = cell
             yield cell.words
 
-    def _run(self, jobs: list[SweepJob], launcher: Launcher) -> None:
-        self.collect_results(jobs)
-        waiting = [
+    def _missing(self, jobs: Sequence[SweepJob]) -> list[SweepJob]:
+        return [
             job
             for job in jobs
             if not self.results.has((self.cell_of(job).name, job.config.seed), job)
         ]
+
+    def _run(self, jobs: list[SweepJob], launcher: Launcher) -> None:
+        self.collect_results(jobs, launcher)
+        waiting = self._missing(jobs)
         self._say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs have a result")
         if not self._trains or not waiting:
             return
@@ -111,8 +125,7 @@ class SuiteRun(Multirun):
             waiting = self._within_budget(jobs, waiting, launcher)
         if waiting:
             super()._run(waiting, launcher)
-            # Those that workers have trained meanwhile.
-            self.collect_results(waiting)
+            self.collect_results(waiting, launcher)
         if self.budget is not None and self.budget.too_long:
             names = dict.fromkeys(self.cell_of(job).name for job in self.budget.too_long)
             self._say(
@@ -161,10 +174,18 @@ class _View(SweepView):
         if self._suite_run.budget is not None:
             self._suite_run.budget.ended(entry.job, entry.ran_s)
         try:
-            self._suite_run.collect_results([entry.job])
-        except ConfigError as error:
+            self._suite_run.collect_results([entry.job], self._launcher)
+        except (ConfigError, RunError) as error:
             # The other runs go on; it is told again at the end.
             self.console.print(f"{entry.job.title}: {error}", markup=False, style="red")
+
+
+def _bring(job: SweepJob, launcher: WorkersLauncher) -> None:
+    try:
+        job.check_place()
+        launcher.bring(job.key, job.path, job.config)
+    except DamagedFolderError as error:
+        raise ConfigError(f"{job.title}: {one_line(error)}.") from error
 
 
 def _identity(job: SweepJob) -> tuple[str, int]:

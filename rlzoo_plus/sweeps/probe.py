@@ -27,7 +27,8 @@ _MOST_KINDS = 4
 _LEAST_SHARE = 0.6
 # A simpler setting is taken if it reaches this share of the fastest.
 _WORTH_IT = 0.95
-_OVERTIME_S = 10.0
+# A busy machine takes long to start a training.
+_OVERTIME_S = 30.0
 # Share of the whole time by which other settings may be late.
 _LATE = 0.25
 _LONGEST_IMPORTS_S = 60.0

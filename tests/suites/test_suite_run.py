@@ -13,7 +13,6 @@ SWEEP = "outputs/sweeps/benchmark-mine"
 TINY = (
     *("tuned=none", "n_envs=1", "algo.hyperparams.n_steps=32", "n_timesteps=64", "eval.episodes=1"),
     *("eval.every_steps=32", "report.video=false", "report.plot=false", "log.tensorboard=false"),
-    "infra=debug",
 )
 SUITE = """\
 about: a test
@@ -31,8 +30,8 @@ pytestmark = pytest.mark.training
 def benchmark(here):
     (here / "mine.yaml").write_text(SUITE)
 
-    def benchmark(*words, seeds="0"):
-        arguments = ["--suite", "mine.yaml", "--seeds", seeds, *TINY, *words]
+    def benchmark(*words, seeds="0", infra="debug"):
+        arguments = ["--suite", "mine.yaml", "--seeds", seeds, *TINY, f"infra={infra}", *words]
         return dispatch.run("benchmark", arguments)
 
     return benchmark
@@ -128,3 +127,13 @@ def test_a_result_has_what_the_run_recorded(benchmark, here):
     assert (first, last) == (32, 64)
     # Written in hundredths of a minute.
     assert 0.0 <= minutes <= later <= found["minutes"] + 0.01
+
+
+@pytest.mark.slow
+def test_what_workers_have_trained_comes_home_with_its_policy(benchmark, here):
+    words = ["--cells", "ppo:cartpole", "infra.wait=false", f"store={here / 'store'}"]
+    assert benchmark(*words, infra="workers") == 0
+    assert not (here / SWEEP / "results.json").exists()
+    assert dispatch.run("worker", [str(here / "store" / "benchmark-mine"), "--no-wait"]) == 0
+    assert benchmark(*words, infra="workers") == 0
+    assert [run["cell"] for run in results_of(here)] == ["ppo:cartpole"]
