@@ -16,7 +16,7 @@ from rlzoo_plus.suites.suite_file import Cell, Suite
 from rlzoo_plus.suites.suite_results import Results, collect
 from rlzoo_plus.sweeps.controller import Entry
 from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
-from rlzoo_plus.sweeps.multirun import Multirun, start_early
+from rlzoo_plus.sweeps.multirun import Multirun, launcher_for, start_early
 from rlzoo_plus.sweeps.states import JobState
 from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.sweeps.sweep_view import SweepView
@@ -107,6 +107,12 @@ class SuiteRun(Multirun):
             # `collect` gets the jobs of this one until the next is asked for.
             self._cell = cell
             yield cell.words
+
+    def _check(self, jobs: list[SweepJob]) -> Launcher | None:
+        if self._trains or self._mistakes:
+            return super()._check(jobs)
+        # What has trained needs no environment tried.
+        return launcher_for([job.config for job in jobs]) if jobs else None
 
     def _missing(self, jobs: Sequence[SweepJob]) -> list[SweepJob]:
         return [
