@@ -1,7 +1,7 @@
 """Domain randomization: its specification, and drawing it at each reset."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import pi
 from typing import Any, NamedTuple
 
@@ -34,6 +34,8 @@ QUANTITIES = {
     "com_offset": Quantity(0.0),
     "friction": Quantity(1.0, 0.0, each=True),
     "joint_damping": Quantity(0.0, 0.0, each=True),
+    "joint_friction": Quantity(0.0, 0.0, each=True),
+    "armature": Quantity(0.0, 0.0, each=True),
     "ground_friction": Quantity(1.0, 0.0),
     "object_mass": Quantity(1.0, 0.01, each=True),
     "object_friction": Quantity(1.0, 0.0, each=True),
@@ -84,6 +86,29 @@ def _read_settings(name: str, value: object, keys: tuple[str, ...]) -> dict[str,
     return {key: read_number(f"{where}.{key}", value[key], 0.0) for key in keys}
 
 
+def _read_joints(name: str, value: Mapping[str, Any], joints: list[str]) -> Distribution:
+    """Return the distribution of values that are given for each joint by its name."""
+    where, given = f"randomization.{name}.joints", value["joints"]
+    if len(value) > 1 or not isinstance(given, Mapping):
+        raise ValueError(
+            f"randomization.{name}={value!r} must have joints alone, a mapping of their names to "
+            f"distributions. Choose among: {', '.join(joints)}."
+        )
+    for joint in given:
+        known_name(where, joint, joints)
+    parts = [_read(name, given.get(joint, QUANTITIES[name].nominal)) for joint in joints]
+    if any(part.each for part in parts):
+        raise ValueError(f"{where}: each has no meaning for one joint. Leave it out.")
+
+    def draw(rng: np.random.Generator, size: int | None) -> Any:
+        del size
+        return np.array([part.draw(rng, None) for part in parts])
+
+    low, high = min(part.low for part in parts), max(part.high for part in parts)
+    return Distribution(draw, low, high, each=True)
+
+
+_OF_JOINTS = ("joint_damping", "joint_friction", "armature")
 _OFFSETS = ("initial_position", "initial_velocity")
 _OF_LINKS = ("mass", "inertia", "friction")
 _OF_TRUNK = ("payload", "com_offset")
@@ -136,7 +161,17 @@ class Randomizer:
             )
         for name in config:
             known_name("randomization", name, (*QUANTITIES, *_SETTINGS))
-        self.draws = {name: _read(name, config[name]) for name in QUANTITIES if name in config}
+        robot = world.robot
+        movable = world.simulation.movable_joints(robot.body)
+        self._hinges = dict.fromkeys(_OF_JOINTS, movable) | {"joint_friction": robot.without_motor}
+        self.draws = {}
+        for name in QUANTITIES:
+            value = config.get(name)
+            if name in _OF_JOINTS and isinstance(value, Mapping) and "joints" in value:
+                names = [joint.name for joint in self._hinges[name]]
+                self.draws[name] = _read_joints(name, value, names)
+            elif name in config:
+                self.draws[name] = _read(name, value)
         push = _read_settings("push", config.get("push"), ("every_s", "velocity"))
         curriculum = _read_settings("curriculum", config.get("curriculum"), ("episodes",))
         self._curriculum_episodes = episodes = curriculum.get("episodes", 0.0)
@@ -151,8 +186,12 @@ class Randomizer:
         self.level = 1.0
         self.drawn: dict[str, Any] = {}
         self._world = world
-        self._strength = world.robot.drive.strength
-        self._hinges = [joint.index for joint in world.simulation.movable_joints(world.robot.body)]
+        self._strength = robot.drive.strength
+        self._set_frictions = self._joint_frictions(world)
+        if "armature" in self.draws and not world.simulation.has_armature:
+            raise ValueError(
+                f"randomization.armature: engine={world.simulation.engine} has none. Leave it out."
+            )
         read = world.simulation.link_dynamics
         links, ground, objects = (
             [(body, *link) for body in bodies for link in read(body).items()]
@@ -194,7 +233,7 @@ class Randomizer:
         if self.noise is not None:
             always["observation_bias"] = len(self.noise)
         counts = {
-            "joint_damping": len(self._hinges),
+            **{name: len(joints) for name, joints in self._hinges.items()},
             **dict.fromkeys(("object_mass", "object_friction"), len(objects)),
             **dict.fromkeys(_OF_LINKS, len(links)),
         }
@@ -225,6 +264,11 @@ class Randomizer:
         if self._push_every_s:
             self._plan_push(rng)
         self.draw_noise(rng)
+
+    def apply(self, drawn: Mapping[str, Any]) -> None:
+        """Set physics and motors as if this had been drawn, until the next episode begins."""
+        self.drawn = {**self.drawn, **drawn}
+        self._set_physics()
 
     def with_offsets(self, initial: InitialState) -> InitialState:
         """Return an initial state with the drawn offsets of its joints, within their limits."""
@@ -342,13 +386,33 @@ class Randomizer:
                     simulation.set_mass(body, link, kg, [larger * m for m in nominal.inertia])
                 if friction:
                     simulation.set_friction(body, link, nominal.friction * friction[i])
-        damping = self._values("joint_damping", len(self._hinges))
-        for joint, value in zip(self._hinges, damping, strict=False):
-            simulation.set_joint_damping(self._world.robot.body, joint, value)
+        body = self._world.robot.body
+        for name, set_one in (
+            ("joint_damping", simulation.set_joint_damping),
+            ("armature", simulation.set_armature),
+        ):
+            values = self._values(name, len(self._hinges[name]))
+            for joint, value in zip(self._hinges[name], values, strict=False):
+                set_one(body, joint.index, value)
+        if "joint_friction" in drawn:
+            frictions = self._values("joint_friction", len(self._hinges["joint_friction"]))
+            self._set_frictions([0.0] * len(frictions), frictions)
         if "gravity" in drawn:
             simulation.set_gravity(simulation.gravity_m_s2 * drawn["gravity"])
         if "motor_strength" in drawn:
             self._world.robot.drive.set_strength(self._strength * drawn["motor_strength"])
+
+    def _joint_frictions(self, world: World) -> Callable[[list[float], list[float]], None]:
+        """Return motors that brake joints with a limited force, which is what dry friction does."""
+        if "joint_friction" not in self.draws:
+            return lambda speeds, forces: None
+        joints = [joint.index for joint in self._hinges["joint_friction"]]
+        if not joints:
+            raise ValueError(
+                "randomization.joint_friction: motors hold every joint of this robot, and friction "
+                "would be part of them. Leave it out, or vary motor_strength."
+            )
+        return world.simulation.velocity_motors(world.robot.body, joints)
 
     def _loaded(self, mass_kg: float) -> float:
         """Return what a trunk of this mass weighs with its payload and without its ballast.

@@ -149,6 +149,8 @@ class Robot:
         rest_position: [rad or m], shape (n_joints,).
         at_rest: The same as the initial state of an episode.
         drive: What turns actions into motion.
+        without_motor: The movable joints that no motor holds: passive ones, and those that torques
+            drive.
     """
 
     def __init__(self, simulation: Simulation, spec: RobotSpec) -> None:
@@ -186,6 +188,13 @@ class Robot:
         if spec.gripper is not None:
             self.drive = JoinedDrive([self.drive, self._make_gripper(spec.gripper)])
         held = [] if spec.held is None else _named("held", spec.held, self.joints)
+        by_torques = spec.action_mode in (ActionMode.TORQUE, ActionMode.PD)
+        fingers = [] if spec.gripper is None else _named("gripper", spec.gripper, self.joints)
+        moved = [] if by_torques else self.actuated
+        motors = {joint.name for joint in (*moved, *held, *fingers)}
+        motors |= {one.joint for one in spec.mimic}
+        movable = simulation.movable_joints(self.body)
+        self.without_motor = [joint for joint in movable if joint.name not in motors]
         self._held_at = [float(rest[self.joints.index(joint)]) for joint in held]
         self._hold = simulation.position_motors(self.body, [joint.index for joint in held])
         self._hold_force = [joint.max_force for joint in held]

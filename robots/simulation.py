@@ -220,6 +220,7 @@ class Simulation(ABC):
 
     Attributes:
         engine: Name of the engine.
+        has_armature: Whether joints can be given an armature.
         step_s: Simulated time of one ``step`` [s].
         substeps: Physics steps in one ``step``.
         gravity_m_s2: Nominal downward gravity.
@@ -230,6 +231,7 @@ class Simulation(ABC):
     """
 
     engine: ClassVar[str]
+    has_armature: ClassVar[bool] = False
     step_s: float
     substeps: int
     gravity_m_s2: float
@@ -346,6 +348,10 @@ class Simulation(ABC):
     @abstractmethod
     def set_joint_damping(self, body: int, joint: int, damping: float) -> None:
         """Set the damping of a joint [N m s/rad or N s/m]."""
+
+    def set_armature(self, body: int, joint: int, armature: float) -> None:
+        """Set the inertia that a joint's motor adds to its motion [kg m^2 or kg]."""
+        raise NotImplementedError(f"{type(self).__name__} has no armature.")
 
     @abstractmethod
     def set_gravity(self, gravity_m_s2: float) -> None:

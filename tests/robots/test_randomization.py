@@ -20,6 +20,7 @@ from continuing import (
 )
 
 from rlzoo_plus.testing.robot_contract import play_randomly
+from robots.cartpole import CartPoleSwingUpEnv
 from robots.distributions import read_distribution
 from robots.driving import HuskyDriveEnv
 from robots.kuka_reach import KukaReachEnv
@@ -474,3 +475,78 @@ class TestExactness:
         env.simulation.restore()
         read = env.simulation.bind(pybullet.getDynamicsInfo)
         assert read(env.robot.body, 0)[0] == 3.0
+
+
+class TestJoints:
+    """Damping, dry friction and armature, of all joints or of those that are named."""
+
+    @staticmethod
+    def cart_speed(engine, randomization, steps=10):
+        env = CartPoleSwingUpEnv(
+            engine=engine, randomization={"initial_velocity": 1.0, **randomization}
+        )
+        env.reset(seed=0)
+        for _ in range(steps):
+            env.step(np.array([0.1]))
+        return float(env.state.joint_velocity[0])
+
+    @pytest.mark.parametrize("friction", [0.5, 2.0])
+    def test_dry_friction_takes_the_same_speed_on_both_engines(self, friction):
+        slowed = {"joint_friction": {"joints": {"slider_to_cart": friction}}}
+        speeds = [self.cart_speed(engine, slowed) for engine in ("bullet", "mujoco")]
+        free = self.cart_speed("bullet", {})
+        assert speeds[0] == pytest.approx(speeds[1], abs=1e-6)
+        # Force times time, by the mass of cart and pole.
+        assert free - speeds[0] == pytest.approx(friction * 0.4 / 1.1, rel=0.1)
+
+    def test_dry_friction_holds_what_it_is_stronger_than(self):
+        held = {"joint_friction": {"joints": {"slider_to_cart": 5.0}}}
+        assert abs(self.cart_speed("bullet", held, steps=50)) < 1e-3
+        assert abs(self.cart_speed("mujoco", held, steps=50)) < 1e-3
+
+    def test_armature_adds_to_what_a_motor_moves(self):
+        def gained(armature):
+            speeds = []
+            for force in (0.0, 1.0):
+                env = CartPoleSwingUpEnv(
+                    engine="mujoco",
+                    randomization={"armature": {"joints": {"slider_to_cart": armature}}},
+                )
+                env.reset(seed=0)
+                env.step(np.array([force]))
+                speeds.append(float(env.state.joint_velocity[0]))
+            return speeds[1] - speeds[0]
+
+        # 10 N on a cart of 1 kg, and what it feels of the hanging pole.
+        assert gained(10.0) == pytest.approx(gained(0.0) * 1.03 / 11.03, rel=0.03)
+
+    def test_each_joint_has_the_distribution_that_is_given_for_it(self):
+        env = CartPoleSwingUpEnv(
+            randomization={"joint_damping": {"joints": {"cart_to_pole": {"uniform": [0.1, 0.2]}}}}
+        )
+        draws = np.array([one["joint_damping"] for one in drawn(env, 20)])
+        assert (draws[:, 0] == 0.0).all()
+        assert ((draws[:, 1] >= 0.1) & (draws[:, 1] <= 0.2)).all()
+        assert len(set(draws[:, 1])) == 20
+
+    @pytest.mark.parametrize(
+        ("randomization", "message"),
+        [
+            ({"joint_damping": {"joints": {"cart": 1.0}}}, "joints: 'cart' is unknown"),
+            ({"joint_damping": {"joints": 1.0}}, "must have joints alone"),
+            ({"joint_damping": {"joints": {}, "each": True}}, "must have joints alone"),
+            ({"mass": {"joints": {"cart": 1.0}}}, "randomization.mass: 'joints' is unknown"),
+            (
+                {"joint_damping": {"joints": {"cart_to_pole": {"constant": 1, "each": True}}}},
+                "each has no meaning for one joint",
+            ),
+            ({"armature": 0.1}, "engine=bullet has none"),
+        ],
+    )
+    def test_a_mistake_is_named(self, randomization, message):
+        with pytest.raises(ValueError, match=message):
+            CartPoleSwingUpEnv(engine="bullet", randomization=randomization)
+
+    def test_joints_that_motors_hold_have_no_friction_of_their_own(self):
+        with pytest.raises(ValueError, match="motors hold every joint"):
+            KukaReachEnv(randomization={"joint_friction": 1.0})

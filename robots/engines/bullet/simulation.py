@@ -104,8 +104,12 @@ class BulletSimulation(Bodies):
     ) -> Callable[[list[float], list[float]], None]:
         """Return a function that takes n velocities to reach, and n torques or forces at most."""
         call = self.joint_driver(body, joints, pybullet.VELOCITY_CONTROL)
+        # A motor's strength is that over a whole call, not over each of its substeps.
+        share = self.calls / self.substeps
 
         def drive(velocities: list[float], forces: list[float]) -> None:
+            if share != 1.0:
+                forces = [share * force for force in forces]
             call(targetVelocities=velocities, forces=forces)
 
         return drive

@@ -94,6 +94,7 @@ class CompiledWorld(Simulation):
         self._friction: dict[tuple[int, int], float] = {}
         self._masses: dict[tuple[int, int], tuple[float, Sequence[float]]] = {}
         self._damping: dict[tuple[int, int], float] = {}
+        self._armature: dict[tuple[int, int], float] = {}
         self._saved: Floats | None = None
         self.native: NativeWorld | None = None
 
@@ -188,8 +189,13 @@ class CompiledWorld(Simulation):
         self._is_compiled, self._is_current, self._masses_changed = True, False, False
         self._set_frictions(None)
         self._set_masses(self._masses)
-        for place, damping in self._damping.items():
-            self._model.dof_damping[self._model.jnt_dofadr[self._joint_ids[place]]] = damping
+        for known, numbers in (
+            (self._damping, self._model.dof_damping),
+            (self._armature, self._model.dof_armature),
+        ):
+            for place, value in known.items():
+                numbers[self._model.jnt_dofadr[self._joint_ids[place]]] = value
+                self._masses_changed |= known is self._armature
         self._saved = None
         waiting, self._waiting = self._waiting, []
         for change in waiting:

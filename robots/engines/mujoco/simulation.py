@@ -32,6 +32,7 @@ class MujocoSimulation(ReadWorld):
     """A world of bodies in MuJoCo."""
 
     engine: ClassVar[str] = "mujoco"
+    has_armature: ClassVar[bool] = True
 
     def __init__(self, physics: Physics | None = None, **options: Any) -> None:
         """Set up an empty world; see ``CompiledWorld``."""
@@ -150,6 +151,13 @@ class MujocoSimulation(ReadWorld):
         self._damping[body, joint] = damping
         self._model.dof_damping[self._model.jnt_dofadr[number]] = damping
         self._is_current = False
+
+    def set_armature(self, body: int, joint: int, armature: float) -> None:
+        """Set the inertia that a joint's motor adds to its motion [kg m^2 or kg]."""
+        (number,) = self._joints(body, [joint])
+        self._armature[body, joint] = armature
+        self._model.dof_armature[self._model.jnt_dofadr[number]] = armature
+        self._masses_changed, self._is_current = True, False
 
     def set_gravity(self, gravity_m_s2: float) -> None:
         """Set the downward gravity."""
