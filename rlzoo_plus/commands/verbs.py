@@ -19,6 +19,7 @@ VERBS = {
     "resume": "resume an unfinished run, bit for bit",
     "doctor": "check a configuration before training, and measure its speed",
     "new-robot": "write an environment for your own URDF",
+    "identify": "fit a robot's mass, friction, latency, ... to a log of it",
     "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
@@ -48,7 +49,7 @@ GROUPS = {
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
-    "Robots": ("new-robot", "export"),
+    "Robots": ("new-robot", "identify", "export"),
     "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }
@@ -69,7 +70,7 @@ OTHER_NAMES = {
 # What machines in a cloud call; nobody types it.
 OF_MACHINES = ("leave-fleet",)
 # Verbs that take the overrides of `train`.
-WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
+WITH_OVERRIDES = ("train", "doctor", "identify", "inspect", "verify-resume")
 
 
 def usage() -> str:
