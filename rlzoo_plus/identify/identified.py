@@ -31,7 +31,7 @@ def table(fit: Fit) -> str:
     for one in fit.estimates:
         interval = "-" if one.low == one.high else f"{one.low:.4g} to {one.high:.4g}"
         said = f"{one.status} if {', '.join(one.given)} is nominal" if one.given else one.status
-        rows.append((str(one.parameter), f"{one.value:.4g}", interval, said))
+        rows.append((printable(one.parameter), f"{one.value:.4g}", interval, said))
     left = " or ".join(map(str, sorted(fit.latencies)))
     rows.append((LATENCY, str(fit.latencies[0]), left, fit.latency_status))
     return "\n".join([*aligned(rows, right=("value",)), *in_words(fit)])
@@ -43,14 +43,14 @@ def in_words(fit: Fit) -> list[str]:
     of_held: dict[str, list[str]] = {}
     for one in fit.estimates:
         for name in one.given:
-            of_held.setdefault(name, []).append(str(one.parameter))
+            of_held.setdefault(printable(name), []).append(printable(one.parameter))
     for name, others in of_held.items():
         lines.append(
             f"{name} and {', '.join(others)} change the motion in the same way: the log tells only "
             f"their ratio, so {name} stays nominal and the others are relative to it. One that you "
             f"know decides it: --known {others[0]}=..."
         )
-    unknown = [str(one.parameter) for one in fit.estimates if one.status == NOT_TOLD]
+    unknown = [printable(one.parameter) for one in fit.estimates if one.status == NOT_TOLD]
     if unknown:
         lines.append(
             f"the log does not tell {', '.join(unknown)}: within this motion they change too "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,4 @@ def with_known(
     parameters: Sequence[Parameter], known: Mapping[str, float]
 ) -> tuple[list[Parameter], Floats]:
     """Return the parameters, and their ``u`` before the fit: what is known, else the nominal 0."""
-    # A known damping needs no inertia to be set.
-    found = [replace(p, spread=p.spread or 1.0) for p in parameters]
-    return found, np.array([p.u_of(known.get(str(p), p.nominal)) for p in found])
+    return list(parameters), np.array([p.u_of(known.get(str(p), p.nominal)) for p in parameters])

@@ -67,7 +67,7 @@ class Segments:
         if len(states) < _FEWEST:
             needed = (_FEWEST * (n_steps + 1) + first) * step_s
             raise ConfigError(
-                f"the log has {log.n_rows} rows, {len(log.stretches)} without a gap, which are "
+                f"the log has {log.n_rows} rows in {len(log.stretches)} stretches, which are "
                 f"{len(states)} segments of {n_steps} control steps; {_FEWEST} are needed. Log at "
                 f"least {needed:.0f} s, better a minute."
             )

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import zipfile
+from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -11,10 +13,12 @@ from numpy.lib import format as npy
 
 from benchmarks.identification import Twin, record
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE
+from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.identify import fitting, logs
 from rlzoo_plus.identify.parameters import Parameter
 from rlzoo_plus.identify.worlds import Worlds
+from rlzoo_plus.policies.episode import Episode
 from rlzoo_plus.runs.load import load
 
 SWINGUP = ("env=cartpole_swingup", "env.kwargs.engine=mujoco")
@@ -210,6 +214,60 @@ class TestOfLogs:
         names, rows = rows_of(minute)
         path = write(tmp_path / "a.csv", [*names, "heat"], [[*row, 20] for row in rows])
         assert logs.read_csv(path, worlds.env).notes == ["columns that were not used: heat"]
+
+
+class TestOfEpisodes:
+    """Saved episodes hold actions alone: what joints did comes from playing them again."""
+
+    @pytest.fixture
+    def played(self):
+        """Return the environment of an episode, the episode, and what its joints did."""
+        spec = load([*SWINGUP, "env.kwargs.motor_strength=0.7", "env.kwargs.episode_s=1"]).env
+        with closing(make_env(spec)) as env:
+            env.reset(seed=7)
+            actions, rewards, states = [], [], []
+            for _ in range(25):
+                actions.append(env.action_space.sample())
+                states.append(logs.state_of(env.unwrapped))
+                rewards.append(env.step(actions[-1])[1])
+        episode = Episode(
+            seed=7,
+            actions=np.array(actions),
+            rewards=np.array(rewards),
+            terms={},
+            values=None,
+            digests=np.zeros(25, np.uint64),
+            value_kind=None,
+            last_observation=np.zeros(5),
+            end_reason="time_limit",
+            terminated=False,
+            success=None,
+        )
+        return spec, episode, np.array(states)
+
+    def test_they_are_played_again_for_their_states(self, played, worlds):
+        spec, episode, states = played
+        (found,), are_targets = logs.log_of_episodes(spec, [episode], worlds.env)
+        assert found.states.tobytes() == states.tobytes()
+        np.testing.assert_array_equal(found.commands, episode.actions)
+        assert not are_targets
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"rewards": np.zeros(25)}, "is played otherwise here, from step 1 on"),
+            ({"actions": np.zeros((25, 3))}, "are none of robots/CartPoleSwingUp-v0"),
+        ],
+    )
+    def test_others_are_refused(self, changes, message, played, worlds):
+        spec, episode, _ = played
+        with pytest.raises(ConfigError, match=message):
+            logs.log_of_episodes(spec, [replace(episode, **changes)], worlds.env)
+
+    def test_those_of_another_robot_are_refused(self, played, worlds):
+        spec = load(["env=double_pendulum", SWINGUP[1]]).env
+        with pytest.raises(ConfigError, match="which has other joints than"):
+            logs.log_of_episodes(spec, [played[1]], worlds.env)
 
 
 @pytest.fixture(scope="module")
