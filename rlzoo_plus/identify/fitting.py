@@ -357,16 +357,19 @@ def _latencies(
     whole = solutions[best]
     deviations = (whole.projected.reshape(whole.residuals.shape) * whole.noise).std(axis=(0, 1))
     noise = np.maximum(deviations, _LEAST_NOISE * segments.scale)
-    costs = {}
-    for latency in (best, best - 1, best + 1):
-        if 0 <= latency < LATENCIES:
-            segments = Segments(worlds, log, latency, first=LATENCIES - 1, most=_FOR_LATENCY)
-            problem = _Problem(segments, parameters, free)
-            again = problem.solve(solutions[latency].u, noise, steps=1)
-            costs[latency] = again.costs
-    left = [best]
-    for latency, cost in costs.items():
-        worse = cost - costs[best]
-        if latency != best and worse.mean() < _WORSE * worse.std() / np.sqrt(len(worse)):
+
+    def costs_of(latency: int) -> Floats:
+        segments = Segments(worlds, log, latency, first=LATENCIES - 1, most=_FOR_LATENCY)
+        problem = _Problem(segments, parameters, free)
+        return problem.solve(solutions[latency].u, noise, steps=1).costs
+
+    least_costs, left = costs_of(best), [best]
+    for way in (-1, 1):
+        latency = best + way
+        while 0 <= latency < LATENCIES:
+            worse = costs_of(latency) - least_costs
+            if worse.mean() > _WORSE * worse.std() / np.sqrt(len(worse)):
+                break
             left.append(latency)
+            latency += way
     return tuple(left), TOLD if len(left) == 1 else NOT_TOLD, whole.u

@@ -16,7 +16,7 @@ from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_plot
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.identify.fitting import HELD, KNOWN, NOT_TOLD, Estimate, Fit
+from rlzoo_plus.identify.fitting import HELD, KNOWN, LATENCIES, NOT_TOLD, Estimate, Fit
 from rlzoo_plus.identify.parameters import LATENCY
 
 # A range to train with is no narrower than this, to either side of the value.
@@ -98,7 +98,7 @@ def randomization(fit: Fit) -> dict[str, Any]:
             place = found.setdefault(one.parameter.name, {"joints": {}})
             place["joints"][one.parameter.joint] = _range(one)
     latencies = sorted(fit.latencies)
-    if latencies != [0]:
+    if latencies != [0] and len(latencies) < LATENCIES:
         found[LATENCY] = {"choice": latencies} if latencies[1:] else latencies[0]
     return found
 
