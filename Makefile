@@ -66,8 +66,8 @@ $(STAMP): $(READY)
 
 train: $(READY)
 	$(BIN)/python train.py $(ARGS)
-	@watch=record; [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ] || watch=enjoy; \
-	  echo "a quadruped that is trained already: $(BIN)/rlzoo-plus $$watch trained/a1_walk"
+	@echo "a quadruped that walks already: $(BIN)/rlzoo-plus enjoy trained/a1_walk, which needs a display,"
+	@echo "or its video, trained/a1_walk/videos/best.mp4"
 
 test: setup
 	$(BIN)/python scripts/run_tests.py all
