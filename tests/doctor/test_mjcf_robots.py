@@ -1,5 +1,7 @@
 """Robots from MJCFs with the layout of MuJoCo Menagerie, and what such a file may not hold."""
 
+import subprocess
+import sys
 from collections import defaultdict
 
 import gymnasium
@@ -305,6 +307,23 @@ def test_what_is_no_robot_or_could_harm_is_refused_in_one_line(write, tmp_path, 
         read_mjcf(str(path))
     assert len(str(refused.value).splitlines()) == 1
     assert str(refused.value).startswith(f"--mjcf {path}")
+
+
+def test_what_mujoco_warns_of_is_not_written_into_the_working_folder(tmp_path, write):
+    path = write(_mjcf(BODY.replace('"0.1"', '"0.1" pos="nan 0 0"')))
+    code = (
+        "import sys; from pathlib import Path; from robots.engines import mjcf_facts\n"
+        "mjcf_facts(Path(sys.argv[1]))"
+    )
+    words = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "NaN" in done.stderr or done.returncode == 0, done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_merge_of_bodies_that_the_file_asks_for_is_not_made(write):
+    text = ARM.replace("autolimits", 'fusestatic="true" discardvisual="true" autolimits')
+    assert survey(read_mjcf(str(write(text)))).mass_kg == pytest.approx(2.54)
 
 
 def test_a_urdf_option_with_an_mjcf_names_the_other_one(answer, write):

@@ -4,7 +4,6 @@ It is compiled again when something was added. Between two calls the data always
 from the present positions and velocities: a physics step is MuJoCo's second half, then its first.
 """
 
-import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +21,6 @@ from robots.engines.mujoco.pictures import Pictures
 from robots.engines.mujoco.records import BodyRecord, Pair
 from robots.simulation import Physics, Simulation
 
-# Where nobody listens, MuJoCo writes MUJOCO_LOG.TXT into the working folder. What it warns of, such
-# as numbers that are none, shows in what is read.
-if mujoco.get_mju_user_warning() is None:
-    mujoco.set_mju_user_warning(logging.getLogger(__name__).debug)
 Floats = NDArray[np.float64]
 _SPIN, _ROLL = 0.005, 0.0001
 _STIFFEST_STEPS = 2.0

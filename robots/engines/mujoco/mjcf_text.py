@@ -31,7 +31,8 @@ _REFUSED = {
     "flex": "is soft, and links are rigid",
 }
 _UNHEEDED = ("gravity", "wind", "density", "viscosity", "settotalmass")
-_FOLDERS = ("assetdir", "meshdir", "texturedir", "strippath")
+# Whole paths are written instead; and bodies and geoms must stay as they are.
+_UNUSED = ("assetdir", "meshdir", "texturedir", "strippath", "fusestatic", "discardvisual")
 
 
 class MjcfText:
@@ -162,7 +163,7 @@ class MjcfText:
         told = {key: value for one in compilers for key, value in one.items()}
         inner = told.get("meshdir", told.get("assetdir", ""))
         for compiler in compilers:
-            for attribute in _FOLDERS:
+            for attribute in _UNUSED:
                 compiler.attrib.pop(attribute, None)
         for mesh in self.root.iter("mesh"):
             if mesh.get("builtin", "none") != "none":

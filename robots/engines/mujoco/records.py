@@ -1,5 +1,6 @@
 """The bodies of a MuJoCo world: which elements of its model are their links."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,10 @@ from numpy.typing import NDArray
 
 from robots.simulation import JointInfo
 
+# Where nobody listens, MuJoCo writes MUJOCO_LOG.TXT into the working folder. What it warns of, such
+# as numbers that are none, shows in what is read.
+if mujoco.get_mju_user_warning() is None:
+    mujoco.set_mju_user_warning(logging.getLogger(__name__).debug)
 SEEN, TOUCHED, BOTH = 2, 3, 4
 """Groups of geoms: what pictures show, what collides, and what does both."""
 LEAST_KG, LEAST_INERTIA = 1e-6, 1e-9
