@@ -18,7 +18,7 @@ VERBS = {
     "record": "record a video of a trained policy",
     "resume": "resume an unfinished run, bit for bit",
     "doctor": "check a configuration before training, and measure its speed",
-    "new-robot": "write an environment for your own URDF",
+    "new-robot": "write an environment for your own URDF or MJCF",
     "identify": "fit a robot's mass, friction, latency, ... to a log of it",
     "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",

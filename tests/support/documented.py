@@ -51,6 +51,8 @@ class Crowd(gymnasium.Env):
 
 gymnasium.register("Crowd-v0", entry_point=Crowd)
 """
+_MJCF = """<mujoco><worldbody><body><geom size="0.1"/><body><joint axis="0 1 0"/>
+<geom type="capsule" size="0.02" fromto="0 0 0 0 0 0.3"/></body></body></worldbody></mujoco>"""
 _URDF = """<robot name="arm">
   <link name="base"/>
   <link name="upper">
@@ -117,6 +119,7 @@ def prepare_files(folder, page):
         "wrappers.py": "",
         "robot.urdf": _URDF,
         "path/to/robot.urdf": _URDF,
+        "path/to/scene.xml": _MJCF,
         "more.txt": "",
         "my.yaml": "latency: [0, 1]\n",
         "rl-baselines3-zoo/hyperparams/ppo.yml": _ZOO,
