@@ -26,7 +26,7 @@ import numpy as np
 
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.single import make_env
-from rlzoo_plus.identify.fitting import TOLD, Fit
+from rlzoo_plus.identify.fitting import NOT_TOLD, TOLD, Fit
 from rlzoo_plus.identify.identification import identify
 from rlzoo_plus.identify.logs import state_of
 from rlzoo_plus.runs.load import load
@@ -82,8 +82,8 @@ def make_twin(number: int) -> Twin:
         "joint_damping": {"joints": dict(zip(joints, damping, strict=True))},
     }
     latency = int(rng.integers(0, 4))
-    if number == TRAINED:  # Late and strong, which the nominal policy does not stand.
-        latency, hidden["motor_strength"] = 4, 1.8
+    if number == TRAINED:  # Later than the nominal policy stands.
+        latency = 5
     if number >= 8:
         frictions = [float(top * rng.uniform(0.2, 0.5)) for top in most]
         hidden["joint_friction"] = {"joints": dict(zip(joints, frictions, strict=True))}
@@ -140,8 +140,9 @@ def rows_of(twin: Twin, fit: Fit) -> list[tuple[str, ...]]:
         true = float(hidden)
         if "motor_strength" in one.given:
             true /= twin.hidden["motor_strength"]
-        interval = "-" if one.low == one.high else f"{one.low:.4g} to {one.high:.4g}"
-        error = f"{one.value / true - 1:+.1%}" if true and one.low != one.high else "-"
+        is_said = one.status != NOT_TOLD and one.low != one.high
+        interval = f"{one.low:.4g} to {one.high:.4g}" if is_said else "-"
+        error = f"{one.value / true - 1:+.1%}" if true and is_said else "-"
         said = f"{one.status}, by motor_strength" if one.given else one.status
         cells = (str(one.parameter), f"{true:.4g}", f"{one.value:.4g}", interval, error, said)
         rows.append((twin.name, *cells))

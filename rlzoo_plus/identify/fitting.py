@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.identify.logs import Log
-from rlzoo_plus.identify.parameters import LATENCY, Parameter, with_known
+from rlzoo_plus.identify.parameters import LATENCY, OF_JOINTS, Parameter, with_known
 from rlzoo_plus.identify.shooting import Segments
 from rlzoo_plus.identify.worlds import Worlds
 
@@ -293,8 +293,9 @@ def _without_ratios(
         A first solution, its noise, what is held, and of each parameter what it is told in a
         ratio to.
     """
-    held: list[int] = []
-    given: dict[int, tuple[int, ...]] = {}
+    held = _scale(parameters, u, free)
+    scaled = [i for i in free if parameters[i].name in ("mass", *OF_JOINTS)]
+    given: dict[int, tuple[int, ...]] = dict.fromkeys(scaled, tuple(held)) if held else {}
     order = ["motor_strength", "armature", "joint_friction", "joint_damping", "friction", "mass"]
     candidates = sorted(free, key=lambda i: order.index(parameters[i].name))
     while True:
@@ -329,6 +330,19 @@ def _without_ratios(
                 break
         else:
             return u, found.noise, held, given
+
+
+def _scale(parameters: list[Parameter], u: Floats, free: list[int]) -> list[int]:
+    """Return the motor strength if nothing that is known sets the scale of all forces.
+
+    Masses, motors, damping, friction and armature all doubled, a robot moves as before. Numbers
+    alone would hide that: errors of derivatives look like knowledge.
+    """
+    names = {parameters[i].name: i for i in free}
+    known = [i for i, p in enumerate(parameters) if i not in free and not p.is_factor and u[i]]
+    if {"mass", "motor_strength"} <= names.keys() and not known:
+        return [names["motor_strength"]]
+    return []
 
 
 def _latencies(

@@ -29,8 +29,12 @@ def table(fit: Fit) -> str:
     """Return the parameters as lines, and what the log cannot tell in words."""
     rows = [("parameter", "value", "95% interval", "the log")]
     for one in fit.estimates:
-        interval = "-" if one.low == one.high else f"{one.low:.4g} to {one.high:.4g}"
-        said = f"{one.status} if {', '.join(one.given)} is nominal" if one.given else one.status
+        # Without the log's word, it would be that of what was assumed.
+        is_said = one.status != NOT_TOLD and one.low != one.high
+        interval = f"{one.low:.4g} to {one.high:.4g}" if is_said else "-"
+        said = one.status
+        if one.given and said != NOT_TOLD:
+            said += f" if {', '.join(one.given)} is nominal"
         rows.append((printable(one.parameter), f"{one.value:.4g}", interval, said))
     left = " or ".join(map(str, sorted(fit.latencies)))
     rows.append((LATENCY, str(fit.latencies[0]), left, fit.latency_status))

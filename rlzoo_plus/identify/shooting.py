@@ -19,7 +19,7 @@ from rlzoo_plus.identify.worlds import Worlds
 Floats = NDArray[np.float64]
 _SEGMENT_S, _SHORTEST, _LONGEST = 0.4, 5, 20
 _FEWEST, MOST = 12, 240
-_STEP = 1e-3
+_STEP = 1e-4
 _START_STEP = 1e-5
 
 

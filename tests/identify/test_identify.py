@@ -171,6 +171,27 @@ class TestIntervals:
         assert covariance[1, 1] == pytest.approx(1.0)
         assert fitting._estimate(Parameter("mass", None, 0.5), 0.0, 1.0, ()).status == "not told"
 
+    @pytest.mark.parametrize(
+        ("known", "held"),
+        [
+            ({}, [1]),
+            ({"mass": 1.2}, []),
+            ({"joint_damping/a": 0.1}, []),
+            ({"armature/a": 0.0}, [1]),
+        ],
+    )
+    def test_the_motor_is_held_unless_something_sets_the_scale_of_forces(self, known, held):
+        names = [
+            ("mass", None),
+            ("motor_strength", None),
+            ("joint_damping", "a"),
+            ("armature", "a"),
+        ]
+        parameters = [Parameter(name, joint, 0.5) for name, joint in names]
+        u = np.array([p.u_of(known.get(str(p), p.nominal)) for p in parameters])
+        free = [i for i, p in enumerate(parameters) if str(p) not in known]
+        assert fitting._scale(parameters, u, free) == held
+
     def test_what_is_added_does_not_become_negative(self):
         rng = np.random.default_rng(2)
         segments = _Linear(rng, np.array([-0.5]))
