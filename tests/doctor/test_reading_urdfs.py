@@ -1,5 +1,7 @@
 """What is read from the text of a URDF, and what is refused."""
 
+import re
+
 import pybullet_data
 import pytest
 
@@ -255,6 +257,15 @@ def test_an_element_of_xacro_is_refused_wherever_it_stands(chain):
     path = chain(HINGE, extra='<gazebo><xacro:insert_block name="a"/></gazebo>')
     with pytest.raises(ConfigError, match=r"is a xacro file\. Expand it first"):
         read_urdf(str(path))
+
+
+def test_a_robot_without_shapes_is_told(chain):
+    path = chain(HINGE)
+    text = path.read_text()
+    path.write_text(re.sub(r"<collision>.*?</collision>", "", text, flags=re.DOTALL))
+    robot = survey(read_urdf(str(path)))
+    assert robot.height_m is None
+    assert any("no link has a <collision> shape" in note for note in robot.notes)
 
 
 def test_a_locked_joint_is_left_out_and_told(chain):

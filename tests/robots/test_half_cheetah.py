@@ -132,3 +132,14 @@ def state_of(**changes):
         memory={"x": 0.0, "contact": np.zeros(6), "contact_before": np.zeros(6)},
     )
     return state._replace(**changes)
+
+
+def test_the_links_of_an_mjcf_are_measured():
+    env = gymnasium.make("robots/HalfCheetah-v0").unwrapped
+    sim, body = env.simulation, env.robot.body
+    sim.forget_contacts()
+    boxes = {place.name: place.box for place in sim.link_places(body)}
+    assert boxes["torso"][1][2] > boxes["bfoot"][1][2]
+    assert sim.lowest_m(body) == pytest.approx(0.06, abs=0.03)
+    assert sim.further_joints(body) == []
+    env.close()

@@ -46,6 +46,8 @@ class Bodies(Client):
     ``joint_driver`` and ``bind``.
     """
 
+    _mjcfs: frozenset[int] = frozenset()
+
     def load_robot(self, file: RobotFile) -> int:
         """Load a robot, with its joints passive; return its body."""
         flags = 0
@@ -74,6 +76,7 @@ class Bodies(Client):
                 f"urdf={file.path!r} holds {len(bodies)} bodies, and a robot is one. Leave one in "
                 "the file."
             )
+        self._mjcfs = self._mjcfs | {*bodies}
         return int(bodies[0])
 
     def load_ground(self, path: str) -> int:
@@ -196,18 +199,24 @@ class Bodies(Client):
         return places
 
     def _box(self, body: int, link: int) -> tuple[Vector3, Vector3] | None:
-        has_shape = self.bind(pybullet.getCollisionShapeData)(body, link)
-        return self.bind(pybullet.getAABB)(body, link) if has_shape else None
+        low, high = self.bind(pybullet.getAABB)(body, link)
+        # To ask for the shapes of an MJCF can crash PyBullet; there it is a point without one.
+        has_shape = low != high if body in self._mjcfs else self._shapes(body, link)
+        return (low, high) if has_shape else None
+
+    def _shapes(self, body: int, link: int) -> Sequence[Any]:
+        shapes: Sequence[Any] = self.bind(pybullet.getCollisionShapeData)(body, link)
+        return shapes
 
     def made_up_links(self, body: int) -> list[str]:
         """Return the links without a shape that Bullet gave a mass, for want of an <inertial>."""
-        dynamics, shapes = self.link_dynamics(body), self.bind(pybullet.getCollisionShapeData)
+        dynamics = self.link_dynamics(body)
         return [
             name
             for name, link in self.links(body).items()
             if dynamics[link].mass_kg == _MADE_UP_KG
             and dynamics[link].inertia in _MADE_UP_INERTIAS
-            and not shapes(body, link)
+            and not self._shapes(body, link)
         ]
 
     def clearance_m(self, body: int, ground: int) -> float | None:
