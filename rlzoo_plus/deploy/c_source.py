@@ -131,7 +131,7 @@ def write_c(
     lines += _functions((*state, *graph.computed), arguments, body)
     text += "\n".join(lines) + "\n"
     if cases:
-        text += _test(arguments, cases)
+        text += _test(arguments, [port.name for port in given], cases)
     return Source(text, arguments, state, _room((*state, *graph.computed)))
 
 
@@ -270,14 +270,13 @@ def _shown(value: Any) -> str:
     return (text if set(text) & set(".e") else text + ".0") + end
 
 
-def _test(arguments: Sequence[Array], cases: Sequence[Case]) -> str:
+def _test(arguments: Sequence[Array], names: Sequence[str], cases: Sequence[Case]) -> str:
     """Return the test of the file by itself: the decisions again, and the slowest of 10,000."""
     *taken, action = arguments
     lines = [f"static const uint8_t restarts[] = {_list(np.array([c.starts for c in cases]))};"]
-    for array in taken:
-        name = array.expression
+    for array, name in zip(taken, names, strict=True):
         rows = np.stack([np.asarray(case.inputs[name], array.dtype).ravel() for case in cases])
-        lines.append(_table(f"test_{name}", array, rows))
+        lines.append(_table(f"test_{array.expression}", array, rows))
     rows = np.stack([np.asarray(case.action, action.dtype).ravel() for case in cases])
     lines += [_table("expected", action, rows), f"static {action.c_type} got[{action.size}];", ""]
     given = [f"test_{array.expression}[i]" for array in taken]

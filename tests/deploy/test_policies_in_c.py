@@ -20,7 +20,7 @@ from rlzoo_plus.export.signature import make_signature
 pytest.importorskip("onnxscript")
 COMPILER = find_compiler()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-FAST = ("ppo-normalized", "recurrent_ppo-gsde")
+FAST = ("ppo-normalized", "recurrent_ppo-gsde", "her-normalized")
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 OTHERS = sorted(VARIANTS.keys() - {*FAST})
 FRAMES = [
