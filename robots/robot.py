@@ -119,6 +119,9 @@ class RobotSpec:
     """With ``self_collision``, whether that holds for links that hang from each other."""
     keep_damping: bool = False
     """Leave the damping as the file and Bullet have it; otherwise there is none."""
+    keep_joints: bool = False
+    """Leave springs, damping and armature of joints as an MJCF has them, which MuJoCo alone reads;
+    otherwise there are none."""
     inertia_from_file: bool = False
     """Take moments of inertia from the URDF; otherwise Bullet computes them from the shapes."""
     massless_links: str | None = None
@@ -258,6 +261,7 @@ class Robot:
             ancestor_collision=spec.ancestor_collision,
             inertia_from_file=spec.inertia_from_file,
             keep_damping=spec.keep_damping,
+            keep_joints=spec.keep_joints,
             ballast_m=spec.ballast_m,
         )
         return self._simulation.load_robot(file)

@@ -159,6 +159,9 @@ class RobotFile:
     """Take moments of inertia from the file; otherwise compute them from the shapes."""
     keep_damping: bool = False
     """Leave the damping as file and engine have it; otherwise there is none."""
+    keep_joints: bool = False
+    """Leave springs, damping and armature of joints as an MJCF has them, which MuJoCo alone reads;
+    otherwise there are none."""
     ballast_m: float | None = None
     """Add the links of ``robots.ballast`` at this distance."""
 

@@ -218,7 +218,7 @@ def _of_robot(new: NewRobot, file: ModelFile, robot: RobotSurvey) -> dict[str, s
     option = " " * 16
     spec = f"{option}mimic=MIMIC,\n" if robot.mimic else ""
     if file.is_mjcf:
-        spec += f"{option}keep_damping=True,\n"
+        spec += f"{option}keep_joints=True,\n"
     elif new.is_free:
         spec += f"{option}base_position=(0.0, 0.0, START_HEIGHT_M),\n"
     if new.is_free:

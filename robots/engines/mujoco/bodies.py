@@ -98,7 +98,7 @@ class Bodies:
             ValueError: If it has more than one body below the world.
         """
         number = len(self.records)
-        robot = read_mjcf(found_file(file.path), f"{number}/", keep_damping=file.keep_damping)
+        robot = read_mjcf(found_file(file.path), f"{number}/", keep_joints=file.keep_joints)
         robot.spec.option.timestep = self.spec.option.timestep
         robot.spec.option.gravity = self.spec.option.gravity
         frame = self.spec.worldbody.add_frame(pos=file.position, quat=_wxyz(file.orientation))

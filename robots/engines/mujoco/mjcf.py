@@ -42,20 +42,20 @@ class Mjcf:
 class _Reading:
     prefix: str
     model: mujoco.MjModel
-    keep_damping: bool
+    keep_joints: bool
     stated_kg: dict[str, float]
     """Masses of bodies whose file gives no place for them, which Bullet takes."""
     hidden: range
     """Groups of geoms that are not drawn."""
 
 
-def read_mjcf(path: Path, prefix: str, *, keep_damping: bool) -> Mjcf:
+def read_mjcf(path: Path, prefix: str, *, keep_joints: bool) -> Mjcf:
     """Return the robot of an MJCF, without its world, actuators, sensors and couplings.
 
     Args:
         path: The file.
         prefix: What its names will begin with.
-        keep_damping: Leave the damping as the file has it; otherwise there is none.
+        keep_joints: Leave springs, damping and armature of joints; otherwise there are none.
 
     Raises:
         ValueError: The file is no MJCF, has more than one body below the world, or what no robot
@@ -77,7 +77,7 @@ def read_mjcf(path: Path, prefix: str, *, keep_damping: bool) -> Mjcf:
     # As in MuJoCo's viewer; a robot all of whose geoms are hidden is drawn all the same.
     has_looks = any(geom.group in _DRAWN for geom in spec.geoms)
     hidden = range(_DRAWN.stop, mujoco.mjNGROUP) if has_looks else range(0)
-    _walk(root, -1, links, _Reading(prefix, model, keep_damping, stated_kg, hidden))
+    _walk(root, -1, links, _Reading(prefix, model, keep_joints, stated_kg, hidden))
     return Mjcf(spec, links, is_free)
 
 
@@ -198,7 +198,9 @@ def _walk(body: mujoco.MjsBody, above: int, links: list[LinkRecord], how: _Readi
         index = len(links) - 1
         joint.solimp_friction = MOTOR_IMPEDANCE
         joint.frictionloss = 0.0  # Its constraint is the motor's.
-        if not how.keep_damping:
+        if not how.keep_joints:
+            joint.armature = 0.0
+            joint.stiffness = np.zeros_like(joint.stiffness)
             set_damping(joint, 0.0)
         record = LinkRecord(f"link0_{index + 2}", above, element, has_mass=False)
         record.joint_element = how.prefix + joint.name
