@@ -116,6 +116,7 @@ BEGINNINGS = (
     "rlzoo_plus.doctor.check_jobs.check_jobs",
     "rlzoo_plus.envs.fit.inspect_env",
     "rlzoo_plus.doctor.inspection.inspect_env",
+    "rlzoo_plus.identify.identification.identify",
     "rlzoo_plus.runs.run.Run.open",
     "rlzoo_plus.tuning.stored_study.with_trial",
     "rlzoo_plus.tuning.study.begin_study",

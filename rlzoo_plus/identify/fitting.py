@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ TOLD_WITHIN = 0.10
 _DEVIATIONS = 2.0
 # Roughly: the log leaves at most this of how far the parameter may be off without it.
 _NARROWED = 0.5
+# Beyond so many spreads what was assumed of a parameter is wrong.
+_FAR, _WIDER, _MOST_WIDENED = 2.0, 10.0, 3
 # A parameter is held that makes another one this much surer.
 _SURER = 3.0
 _MOST_STEPS, _LONGEST_STEP = 8, 1.5
@@ -31,7 +33,7 @@ _FIRST_NOISE, _LEAST_NOISE = 0.03, 1e-7
 _STEPS_OF_LATENCY = 2
 _FOR_LATENCY, _FOR_RATIOS = 30, 80
 _WORSE = 3.0
-LATENCIES = 6
+LATENCIES = 8
 _LEAST_SHARE = 0.5
 
 
@@ -233,8 +235,7 @@ def fit(worlds: Worlds, log: Log, known: dict[str, float]) -> Fit:
     near, noise, held, given = _without_ratios(few, parameters, start, free)
     rest = [i for i in free if i not in held]
     segments = Segments(worlds, log, best)
-    problem = _Problem(segments, parameters, rest)
-    found = problem.solve(near, noise)
+    problem, found = _solved(segments, parameters, near, noise, rest)
     covariance, _ = problem.covariance(found)
     deviations = dict(zip(rest, np.sqrt(np.diag(covariance)), strict=True))
     estimates = []
@@ -260,6 +261,28 @@ def fit(worlds: Worlds, log: Log, known: dict[str, float]) -> Fit:
     nominal_share = _share(worlds, segments, nominal)
     parts = segments, simulated, nominal
     return Fit(estimates, latencies, status, noise, share, nominal_share, *parts)
+
+
+def _solved(
+    segments: Segments, parameters: list[Parameter], u: Floats, noise: Floats, free: list[int]
+) -> tuple[_Problem, _Solution]:
+    """Fit, and fit again where a value is far beyond what was assumed: that would hold it back.
+
+    Such parameters are given a wider spread, in place.
+    """
+    problem = _Problem(segments, parameters, free)
+    found = problem.solve(u, noise)
+    for _ in range(_MOST_WIDENED):
+        far = [i for i in free if not parameters[i].is_factor and found.u[i] > _FAR]
+        if not far:
+            break
+        u = found.u.copy()
+        for i in far:
+            parameters[i] = replace(parameters[i], spread=_WIDER * parameters[i].spread)
+            u[i] /= _WIDER
+        problem = _Problem(segments, parameters, free)
+        found = problem.solve(u, noise)
+    return problem, found
 
 
 def _share(worlds: Worlds, segments: Segments, simulated: Floats) -> Floats:

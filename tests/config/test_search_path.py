@@ -11,7 +11,8 @@ from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options, 
 from rlzoo_plus.runs.load import Resolver, load
 
 FOLDERS = sorted(
-    {path.parent.relative_to(conf_dir()).as_posix() for path in conf_dir().rglob("*.yaml")} - {"."}
+    {path.parent.relative_to(conf_dir()).as_posix() for path in conf_dir().rglob("*.yaml")}
+    - {".", "suites"}  # Those `benchmark` reads.
 )
 # The value that only the user's files give.
 MARK = 471100

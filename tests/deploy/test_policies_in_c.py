@@ -91,9 +91,7 @@ def test_each_activation_is_known(activation, tmp_path, monkeypatch):
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("name", "frames"), [("ppo", 3), ("ppo-attention-frames", 2), ("ppo-image", 3)]
-)
+@pytest.mark.parametrize(("name", "frames"), FRAMES)
 def test_frames_are_stacked_inside(name, frames, tmp_path):
     file, _, parity = in_c(name, tmp_path, frames)
     assert parity.holds, parity

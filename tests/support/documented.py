@@ -122,6 +122,7 @@ def prepare_files(folder, page):
         "path/to/scene.xml": _MJCF,
         "more.txt": "",
         "my.yaml": "latency: [0, 1]\n",
+        "experiment/identified.yaml": "# @package _global_\nenv: {kwargs: {latency: 1}}\n",
         "rl-baselines3-zoo/hyperparams/ppo.yml": _ZOO,
     }
     for conf in ("conf", "my_conf"):
@@ -134,9 +135,31 @@ def prepare_files(folder, page):
         path = Path(folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    if page.name == "identification.md":
+        _write_log(Path(folder) / "log.csv")
     logs = Path(folder) / "rl-baselines3-zoo" / "logs" / "ppo" / "HopperBulletEnv-v0_1"
     logs.mkdir(parents=True)
     np.savez(logs / "evaluations.npz", **_RESULTS)
+
+
+def _write_log(path, steps=400):
+    """Write what a cart-pole was told and did."""
+    import gymnasium
+
+    from rlzoo_plus.identify.logs import state_of
+
+    made = gymnasium.make("robots:robots/CartPoleSwingUp-v0")
+    with contextlib.closing(made):
+        env = made.unwrapped
+        env.reset(seed=0)
+        joints = [joint.name for joint in env.robot.joints]
+        heads = [f"{what}/{name}" for what in ("position", "velocity") for name in joints]
+        lines = [",".join(["action/0", *heads])]
+        for step in range(steps):
+            action = 0.8 * np.sin(0.35 * step) * np.cos(0.05 * step)
+            lines.append(",".join(map(repr, [float(action), *map(float, state_of(env))])))
+            env.step(np.array([action], np.float32))
+    path.write_text("\n".join(lines) + "\n")
 
 
 def run_command(words, folder, timeout_s=300):
