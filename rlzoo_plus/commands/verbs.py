@@ -39,7 +39,7 @@ VERBS = {
     "hub": "share policies on the Hugging Face Hub: push, pull, search",
     "trust": "trust packages of your own once, for all runs",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
-    "export": "export a policy as ONNX, TorchScript or an SB3 zip",
+    "export": "export a policy as ONNX, TorchScript, C or an SB3 zip",
     "import-sb3": "import a Stable-Baselines3 zip as a run",
 }
 # The overview, by what one wants to do.

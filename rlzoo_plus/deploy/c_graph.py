@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def read_graph(data: bytes, inputs: Mapping[str, str]) -> Graph:
         if name in described:
             known[name] = _described(onnx, described[name], expression)
             graph.inputs.append(known[name])
-    numbers: Iterator[int] = iter(range(10**6))
+    numbers = count()
     for node in model.graph.node:
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "Constant":

@@ -496,7 +496,7 @@ class Run:
             which: The policy, as for `policy`, or one that is loaded.
             seed: Another set of episodes.
             deterministic: Act without exploration.
-            n_envs: Environments in parallel; the result does not depend on it.
+            n_envs: Environments in parallel; decides how the policy rounds, and nothing else.
             overrides: `KEY=VALUE` each, of `env.kwargs.*`, `env.time_limit`, `eval.metrics` and
                 `eval.max_episode_steps`.
             watching: Makes what watches every step, from the policy, the seeds and the number of
