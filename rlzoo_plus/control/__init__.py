@@ -1,0 +1,1 @@
+"""Control: a policy acts on a robot behind a driver, in real time, and fails safely."""
