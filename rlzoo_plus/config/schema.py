@@ -186,6 +186,17 @@ class NormalizeConfig(Section):
     epsilon: PositiveFloat = 1e-8
 
 
+class CostConfig(Section):
+    """A limit on the mean cost of an episode, kept by a weight in the reward (PID-Lagrangian)."""
+
+    limit: NonNegativeFloat
+    kp: NonNegativeFloat = 0.1
+    ki: NonNegativeFloat = 0.01
+    kd: NonNegativeFloat = 0.01
+    every_episodes: Count = 5
+    max_weight: PositiveFloat = 100.0
+
+
 class InitConfig(Section):
     """What a new run takes from the training that `init_from` names.
 
@@ -395,6 +406,7 @@ class RunConfig(Section):
     n_envs: EnvCount
     vec_env: Line
     normalize: NormalizeConfig | None
+    cost: CostConfig | None = None
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True

@@ -7,7 +7,7 @@ from typing import Any
 
 # The keys that came later, with the value that changes nothing.
 _UNUSED: dict[str, Any] = {
-    **{"freeze": [], "store": None, "record_updates": True},
+    **{"freeze": [], "store": None, "cost": None, "record_updates": True},
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }
 _USED = object()

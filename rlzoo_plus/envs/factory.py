@@ -24,6 +24,7 @@ from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_o
 from rlzoo_plus.envs.atari import for_training
 from rlzoo_plus.envs.batching import batch_problem, enough_of, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
+from rlzoo_plus.envs.cost_limit import CostLimitVecEnv, require_priceable
 from rlzoo_plus.envs.finite import FiniteVecEnv
 from rlzoo_plus.envs.fit import is_channels_last, is_image
 from rlzoo_plus.envs.monitor import EpisodeMonitor
@@ -47,6 +48,9 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
     """
     chain = _Chain(config.env, config.vec_env, packages_of(config), recorded=True)
     venv = _make_vec_env(chain, config.n_envs, seed, monitor)
+    if config.cost is not None:
+        require_priceable(venv.observation_space, config.env.id)
+        venv = CostLimitVecEnv(venv, config.cost)
     if config.normalize is not None:
         venv = _normalize(venv, config, config.normalize)
     venv.seed(seed)

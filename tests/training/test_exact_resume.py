@@ -51,6 +51,10 @@ THRIFTY = (
     f"{HYPER}.replay_buffer_kwargs={{handle_timeout_termination: false}}",
     f"{HYPER}.buffer_size=50",
 )
+PRICED = (
+    *("robots/CartPoleBalance-v0", "env.packages=[]", "normalize=true"),
+    *("env.kwargs.safety={max_velocity: 0.05}", "cost={limit: 1, every_episodes: 1}"),
+)
 # Algorithm, environment and settings; on-policy first.
 ON_POLICY = {
     **{
@@ -78,6 +82,7 @@ ON_POLICY = {
     "own policy": ("ppo", REACH, f"network.policy={MINE}.Shifted"),
     "own extractor": ("ppo", REACH, f"network.features_extractor={MINE}.Scaled"),
     "classic": ("ppo", "Pendulum-v1", "env.packages=[]"),
+    "cost": ("ppo", *PRICED),
     "walker": ("ppo", *WALKER, "normalize=true", *TWO_ENVS),
 }
 OFF_POLICY = {
@@ -105,6 +110,7 @@ OFF_POLICY = {
     "frozen": ("sac", REACH, "freeze=[critic.qf0]", "normalize=true"),
     "own policy": ("sac", REACH, f"network.policy={MINE}.ShiftedSAC"),
     "classic": ("sac", "Pendulum-v1", "env.packages=[]"),
+    "cost": ("sac", *PRICED),
 }
 
 
