@@ -270,6 +270,9 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {reason}") from error
     except (Exception, SystemExit) as error:
         if spec.id.startswith("robots/"):
+            if isinstance(error, FileNotFoundError):  # its model
+                reason = one_line(error)
+                raise ConfigError(f"env.id={spec.id} cannot be made: {reason}.") from error
             raise
         # Somebody else's code.
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error

@@ -45,10 +45,10 @@ def found_file(path: str) -> Path:
     for place in (Path(path), *([] if folder is None else [folder / path])):
         if place.is_file():
             return place
-    where = f"relative to {folder}" if folder else f"fetch PyBullet's models with `{COMMAND}`"
-    raise FileNotFoundError(
-        f"{path!r} cannot be found. Give a path that exists, absolute or {where}."
-    )
+    other = f"or fetch PyBullet's with `{COMMAND}`"
+    if folder is not None:
+        other = f"absolute or relative to {folder}"
+    raise FileNotFoundError(f"{path!r} cannot be found. Give a path that exists, {other}.")
 
 
 def fetch(into: Path) -> Path:

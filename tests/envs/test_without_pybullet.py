@@ -68,3 +68,13 @@ def test_a_model_of_pybullet_names_the_command_that_fetches_it(tmp_path):
     assert code == 2
     assert "`python -m robots.engines.models` fetches it" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("verb", ["train", "inspect"])
+def test_a_robot_on_mujoco_without_its_model_names_the_command_too(verb, tmp_path):
+    words = ("env=cartpole_bullet", "env.kwargs.engine=mujoco")
+    code, said = run_without(tmp_path, verb, *words)
+    assert code == 2
+    assert "fetch PyBullet's with `python -m robots.engines.models`" in said
+    assert "Traceback" not in said
