@@ -270,7 +270,9 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {reason}") from error
     except (Exception, SystemExit) as error:
         if spec.id.startswith("robots/"):
-            if isinstance(error, FileNotFoundError):  # its model
+            # Of its model, or of what draws here.
+            is_told = type(error).__module__.startswith("robots.")
+            if is_told or isinstance(error, FileNotFoundError):
                 reason = one_line(error)
                 raise ConfigError(f"env.id={spec.id} cannot be made: {reason}.") from error
             raise

@@ -11,6 +11,7 @@ from support.training import tiny_config
 from rlzoo_plus.envs import single
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
+from robots.simulation import RendererError
 
 
 def _spec(*overrides, env="tests/TinyReach-v0"):
@@ -170,3 +171,15 @@ def test_an_environment_that_cannot_be_drawn_says_what_it_offers(kind, mode, tol
         del gym.registry["tests/Drawn-v0"]
     assert str(refused.value).count("env.id=") == 1
     assert "\n" not in str(refused.value)
+
+
+def test_a_machine_that_cannot_draw_says_so_in_a_line(monkeypatch):
+    def cannot_draw(*args, **kwargs):
+        raise RendererError("MuJoCo cannot draw here. Install libegl1.")
+
+    monkeypatch.setattr(single.gym, "make", cannot_draw)
+    config = tiny_config("ppo", "robots/CartPoleCamera-v0", "env.packages=[robots]")
+    with pytest.raises(
+        ConfigError, match="cannot be made: MuJoCo cannot draw here"
+    ):
+        make_env(config.env)
