@@ -179,7 +179,5 @@ def test_a_machine_that_cannot_draw_says_so_in_a_line(monkeypatch):
 
     monkeypatch.setattr(single.gym, "make", cannot_draw)
     config = tiny_config("ppo", "robots/CartPoleCamera-v0", "env.packages=[robots]")
-    with pytest.raises(
-        ConfigError, match="cannot be made: MuJoCo cannot draw here"
-    ):
+    with pytest.raises(ConfigError, match="cannot be made: MuJoCo cannot draw here"):
         make_env(config.env)
