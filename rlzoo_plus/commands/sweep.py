@@ -22,6 +22,7 @@ from rlzoo_plus.sweeps.summary import as_data, summarise
 from rlzoo_plus.sweeps.sweep_job import placed_again, remove_unfinished
 from rlzoo_plus.sweeps.sweep_view import (
     SweepView,
+    drawn_in_place,
     print_failed,
     print_rows,
     print_summary,
@@ -105,9 +106,7 @@ def _status(ledger: Ledger, options: argparse.Namespace, console: Console) -> in
 
 def _watch(ledger: Ledger, console: Console) -> None:
     """Show the sweep until no controller works on it; without a terminal, a line a second."""
-    from rich.live import Live
-
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with drawn_in_place(console) as live:
         while living_controllers(ledger.sweep):
             views = look_at(ledger.read())
             if console.is_terminal:

@@ -23,7 +23,7 @@ from rlzoo_plus.sweeps.launchers.launcher import make_launcher
 from rlzoo_plus.sweeps.states import JobState, print_logs
 from rlzoo_plus.sweeps.summary import summarise
 from rlzoo_plus.sweeps.sweep_job import SweepJob, busy_cores, parse_infra
-from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
+from rlzoo_plus.sweeps.sweep_view import drawn_in_place, print_failed, print_rows, state_of
 from rlzoo_plus.workers.costs import lines_of
 from rlzoo_plus.workers.store_sweep import Changed, StoreSweep, StoreView, is_over, n_workers
 
@@ -71,10 +71,8 @@ def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
 
 def _watch(sweep: StoreSweep, console: Console) -> None:
     """Show the sweep until no job runs or waits for a worker; else a line whenever it changed."""
-    from rich.live import Live
-
     before = None
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with drawn_in_place(console) as live:
         while True:
             try:
                 views = sweep.views()

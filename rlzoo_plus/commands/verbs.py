@@ -20,6 +20,7 @@ VERBS = {
     "doctor": "check a configuration before training, and measure its speed",
     "new-robot": "write an environment for your own URDF or MJCF",
     "identify": "fit a robot's mass, friction, latency, ... to a log of it",
+    "sim2real": "compare a robot's log with the simulation of a training",
     "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
@@ -49,7 +50,7 @@ GROUPS = {
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
-    "Robots": ("new-robot", "identify", "export"),
+    "Robots": ("new-robot", "identify", "sim2real", "export"),
     "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }

@@ -31,6 +31,7 @@ RULES = {
     **dict.fromkeys(("eval.metrics", "env.wrappers"), _NAMED.format("names", "name")),
     "callbacks": _NAMED.format("dotted paths", "path"),
     "profile": "must be true, false or torch",
+    "cost": "must be a mapping, {limit: 10}, or null",
     "device": "must be auto, cpu, cuda or cuda:<number>",
     "run_dir": "must be the path of a directory, or null",
     "freeze": "must be a list of names, e.g. [features_extractor]",

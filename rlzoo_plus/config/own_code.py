@@ -28,8 +28,8 @@ _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.
 _HARMLESS = re.compile(
     r"(algo\.(hyperparams\.[\w.]+|action_noise(\.[\w.]+)?|replay_buffer|name)"
     r"|env\.(id|kwargs\.[\w.]+|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
-    r"|(network|normalize|eval|stop|checkpoint|log|report|export)\.[\w.]+"
-    r"|algo|env|network|tuned|n_envs|vec_env|normalize|n_timesteps|seed|device|num_threads)"
+    r"|(network|normalize|cost|eval|stop|checkpoint|log|report|export)\.[\w.]+"
+    r"|algo|env|network|tuned|n_envs|vec_env|normalize|cost|n_timesteps|seed|device|num_threads)"
 )
 # Hydra groups whose value names a file.
 _GROUPS = ("algo", "env", "network", "tuned")

@@ -52,7 +52,7 @@ def identify(
         raise ConfigError(f"--out {printable(out)}: end it in .yaml.")
     with Worlds(spec) as worlds:
         fixed = read_known(known, worlds.parameters)
-        log = _read(path, worlds.env, run_of)
+        log = read_log(path, worlds.env, run_of)
         found = fit(worlds, log, fixed)
         joints = [joint.name for joint in worlds.env.robot.joints]
         step_s = worlds.env.simulation.step_s
@@ -61,7 +61,12 @@ def identify(
     return found, log.notes
 
 
-def _read(path: Path, env: BaseRobotEnv, run_of: RunOf) -> Log:
+def read_log(path: Path, env: BaseRobotEnv, run_of: RunOf) -> Log:
+    """Read a log of a robot: a CSV, or saved episodes.
+
+    Raises:
+        ConfigError: It is not valid, or of another robot.
+    """
     if not path.is_dir() and path.suffix not in (".npz", ".json"):
         return read_csv(path, env)
     stretches, are_targets = [], False

@@ -515,18 +515,17 @@ class Run:
         name = (which or self.which) if which is None or isinstance(which, str) else None
         policy: Any = which if name is None else self.policy(name)
         config, changed = self.changed_config(as_arguments(overrides, None, values))
-        from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
-        from rlzoo_plus.training.metrics import load_metrics
+        from rlzoo_plus.training import evaluation, metrics
 
-        metrics = load_metrics(config.eval.metrics)
+        measured = metrics.load_metrics(config.eval.metrics)
         made = self.env(min(n_envs, episodes), config=config)
-        with one_torch_thread(), contextlib.closing(made) as venv:
+        with evaluation.one_torch_thread(), contextlib.closing(made) as venv:
             if changed:
                 check_spaces(policy, venv, changed)
             seeds = held_out_seeds(episodes, seed)
             watch = None if watching is None else watching(policy, seeds, venv.num_envs)
-            options: dict[str, Any] = {"deterministic": deterministic, "metrics": metrics}
-            result = evaluate(policy, venv, seeds, watch=watch, **options)
+            options: dict[str, Any] = {"deterministic": deterministic, "metrics": measured}
+            result = evaluation.evaluate(policy, venv, seeds, watch=watch, **options)
         if result.about_cuts:
             log.warning(result.about_cuts)
         return {
@@ -599,10 +598,9 @@ class Run:
         algo, path = self.config.algo.name, path if out is None else Path(out)
         labels = [algo if name.isdigit() else f"{algo}, {name}" for name in names]
         pairs = [(label, self.policy(name)) for label, name in zip(labels, names, strict=True)]
-        from rlzoo_plus.training import media
-        from rlzoo_plus.training.evaluation import one_torch_thread
+        from rlzoo_plus.training import evaluation, media
 
-        with one_torch_thread():
+        with evaluation.one_torch_thread():
             n_frames = media.record_video(
                 self.config, pairs, path, seconds=seconds, seed=seed, deterministic=deterministic
             )

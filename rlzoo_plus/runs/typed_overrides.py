@@ -26,6 +26,7 @@ class Overrides(TypedDict, total=False):
     n_envs: int
     vec_env: Any
     normalize: bool | Mapping[str, Any] | None
+    cost: Mapping[str, Any] | None
     device: str
     num_threads: int | str
     record_updates: bool

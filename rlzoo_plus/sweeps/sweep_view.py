@@ -42,6 +42,13 @@ _OTHER_LINES = 4 + _MOST_FAILED
 _NONE: Mapping[JobState, int] = {}
 
 
+def drawn_in_place(console: Console) -> Live:
+    """Return what draws a table in its place whenever it is told to."""
+    from rich.live import Live
+
+    return Live(console=console, auto_refresh=False, transient=True)
+
+
 class LiveView:
     """A table that is drawn again and again in its place; nothing without a terminal."""
 
@@ -50,9 +57,7 @@ class LiveView:
 
     def start_live(self, console: Console) -> None:
         """Begin to draw, until `__exit__`."""
-        from rich.live import Live
-
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._live = drawn_in_place(console)
         self._live.start()
 
     def __exit__(self, *_: object) -> None:
