@@ -213,6 +213,7 @@ class Sensors:
             ValueError: If a pattern matches no link.
         """
         self.body, self.spec, self.objects = body, spec, objects
+        self._joint_names = tuple(joint.name for joint in joints)
         self.joint_indices = [joint.index for joint in joints]
         self._read_joints = simulation.joint_reader(body, self.joint_indices, spec.efforts)
         links = simulation.links(body)
@@ -265,6 +266,26 @@ class Sensors:
             self._stale += [(start + first, start + last) for first, last in partner._stale]
         self._joints_alone = not self._parts and not spec.efforts
         self._first, self._second = slice(n_joints), slice(n_joints, None)
+
+    def layout(self) -> dict[str, tuple[str, ...]]:
+        """Return names of the numbers of a row by the field of ``State`` they are read into.
+
+        Fields and names are in the order of the row; those of partners, which follow, are left out.
+        """
+        bodies = {"base": [""], "link": [f"{link}/" for link in self.links]}
+        bodies["object"] = [f"{number}/" for number in range(len(self.objects))]
+        named = {"contact": tuple(self.contact_links)}
+        found: dict[str, tuple[str, ...]] = {}
+        for field, start, stop, _ in self._fields:
+            of, _, what = field.partition("_")
+            if of == "joint":
+                found[field] = self._joint_names
+            elif of in bodies:
+                axes = "xyzw" if what == "orientation" else "xyz"
+                found[field] = tuple(f"{body}{axis}" for body in bodies[of] for axis in axes)
+            else:
+                found[field] = named.get(field) or tuple(map(str, range(stop - start)))
+        return found
 
     def _link_columns(self, simulation: Simulation) -> Columns:
         base = _bodies(simulation, [self.body])
