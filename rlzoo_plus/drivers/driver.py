@@ -68,7 +68,7 @@ class Driver(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Reach the robot; nothing moves yet."""
+        """Reach the robot; nothing moves yet. Calling it again does nothing."""
 
     @abstractmethod
     def describe(self) -> Description:

@@ -273,7 +273,7 @@ class RobotEnd:
             raise
         except Exception as error:
             reply["error"] = _told(error)
-            if call == "write":
+            if call == "write" and self._cause is None:
                 self._make_safe(_told(error))
         self._send(reply)
         if call == "disconnect":

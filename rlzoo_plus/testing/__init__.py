@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Any
 
 _SUITES = {
+    "DriverContract": "driver_contract",
     "LauncherContract": "launcher_contract",
     "MetricContract": "metric_contract",
     "TrackerContract": "tracker_contract",
