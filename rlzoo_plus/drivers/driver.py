@@ -99,6 +99,26 @@ class Driver(ABC):
         del seed
 
 
+def check_commands(commands: Values, described: Description) -> None:
+    """Check that there is one finite number for each motor, and nothing else.
+
+    Raises:
+        DriverError: There is not.
+    """
+    if set(commands) != set(described.commands):
+        raise DriverError(
+            f"{described.robot}: commands of {', '.join(commands) or 'nothing'}, and it takes: "
+            f"{', '.join(described.commands)}."
+        )
+    for name, signal in described.commands.items():
+        row = np.asarray(commands[name], np.float64)
+        if row.shape != (len(signal.names),) or not np.isfinite(row).all():
+            raise DriverError(
+                f"{described.robot}: {name}={row.tolist()} must be {len(signal.names)} finite "
+                f"numbers: {', '.join(signal.names)}."
+            )
+
+
 def columns_by_name(what: str, wanted: Sequence[str], given: Sequence[str]) -> list[int]:
     """Return where each wanted entry is among the given ones: entries match by name, not order.
 

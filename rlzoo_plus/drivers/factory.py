@@ -20,6 +20,7 @@ DRIVERS = Registry(
     "driver",
     {
         "sim": "rlzoo_plus.drivers.sim_driver:SimDriver",
+        "recorded": "rlzoo_plus.drivers.recorded_driver:RecordedDriver",
         "socket": "rlzoo_plus.drivers.socket_driver:SocketDriver",
     },
     bases=("rlzoo_plus.drivers.driver:Driver",),

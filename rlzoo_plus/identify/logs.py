@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlzoo_plus.artifacts.untrusted import one_line, printable, read_plain_file
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.drivers.log_table import read_numbers
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.policies.episode import Episode
@@ -22,7 +21,6 @@ from robots.drives import EndEffectorDrive, JoinedDrive, commanding_drive
 from robots.env import BaseRobotEnv
 
 Floats = NDArray[np.float64]
-_LARGEST_BYTES = 2**27
 _BASE = tuple(
     f"base/{what}/{axis}"
     for what, axes in (
@@ -66,7 +64,7 @@ def read_csv(path: Path, env: BaseRobotEnv) -> Log:
     Raises:
         ConfigError: It is no such file, lacks a column, or holds something else than numbers.
     """
-    names, rows = _numbers_of(path)
+    names, rows = read_numbers(path)
     where = printable(path)
     joints = [joint.name for joint in env.robot.joints]
     for name in names:
@@ -182,37 +180,6 @@ def state_of(env: BaseRobotEnv) -> Floats:
         pose, motion = simulation.pose_reader(body)(), simulation.velocity_reader(body)()
         parts += [np.array(part) for part in (*pose, *motion)]
     return np.concatenate(parts)
-
-
-def _numbers_of(path: Path) -> tuple[list[str], Floats]:
-    """Return the names of the columns of a CSV, and its rows."""
-    where = printable(path)
-    try:
-        text = read_plain_file(path, _LARGEST_BYTES).decode("utf-8-sig")
-        head, _, body = text.partition("\n")
-        names = [name.strip() for name in next(csv.reader([head]), [])]
-        rows = np.loadtxt(StringIO(body), delimiter=",", ndmin=2, comments=None)
-    except (FileNotFoundError, IsADirectoryError):
-        raise ConfigError(f"{where}: no such file. Give a CSV, or saved episodes.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{where} is no text. Give a CSV with a line of column names.") from None
-    except (OSError, ValueError, csv.Error) as error:
-        raise ConfigError(f"{where} is no CSV of numbers: {one_line(error)}.") from error
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"{where} has the column {printable(twice[0])!r} twice. Leave one.")
-    if rows.size == 0 or rows.shape[1] != len(names):
-        raise ConfigError(
-            f"{where} has {len(names)} names and {rows.shape[1] if rows.size else 'no'} columns of "
-            "numbers. Its first line must name every column."
-        )
-    if not np.isfinite(rows).all():
-        row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise ConfigError(
-            f"{where}: line {row + 2}, column {printable(names[column])!r} is "
-            f"{rows[row, column]}. Leave such lines out, and keep `time`, which shows the gap."
-        )
-    return names, rows
 
 
 def _commands_of(env: BaseRobotEnv, names: list[str], where: str) -> tuple[list[str], bool]:

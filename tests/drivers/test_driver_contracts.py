@@ -58,3 +58,13 @@ class TestSimulatedOnMujoco(SimContract):
 @pytest.mark.slow
 class TestSimulatedOnBullet(SimContract):
     engine, env = "bullet", "robots/A1Walk-v1"
+
+
+class TestRecorded(DriverContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def driver(cls, tmp_path_factory):
+        file = tmp_path_factory.mktemp("log") / "log.csv"
+        names = "time,position/hip,position/knee,velocity/hip,velocity/knee"
+        file.write_text(f"{names}\n" + "".join(f"{0.02 * n},{n},0,0,0\n" for n in range(9)))
+        return make_driver("recorded", {"log": file})
