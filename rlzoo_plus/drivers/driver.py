@@ -21,6 +21,17 @@ SAFE_ACTIONS = ("hold", "damp", "stop")
 JOINT_UNITS = ("rad", "m")
 """Of the position of a hinge and of a slider."""
 
+_UNITS = {
+    "joint_position": JOINT_UNITS,
+    "joint_velocity": ("rad/s", "m/s"),
+    "joint_effort": ("N m", "N"),
+    "joint_torque": ("N m", "N"),
+    "position": ("m",),
+    "velocity": ("m/s",),
+    "angular_velocity": ("rad/s",),
+    "ranges": ("m",),
+}
+
 
 class DriverError(RuntimeError):
     """The robot, or the way to it, failed; the message names the cause."""
@@ -97,6 +108,18 @@ class Driver(ABC):
             seed: Of what is drawn, of a robot that draws it.
         """
         del seed
+
+
+def unit_of(signal: str, slides: Sequence[bool] = (False, True)) -> str:
+    """Return the unit in which a signal is exchanged.
+
+    Args:
+        signal: Its name.
+        slides: Of each joint, whether it is a slider; both where it is not known.
+    """
+    units = _UNITS.get(signal) or _UNITS.get(signal.partition("_")[2]) or ("1",)
+    found = [units[one] for one in slides] if len(units) > 1 else [*units]
+    return found[0] if len(set(found)) == 1 else ",".join(found)
 
 
 def check_commands(commands: Values, described: Description) -> None:

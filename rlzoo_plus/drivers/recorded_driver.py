@@ -20,6 +20,7 @@ from rlzoo_plus.drivers.driver import (
     Signal,
     Values,
     check_commands,
+    unit_of,
 )
 from rlzoo_plus.drivers.log_table import read_numbers
 from rlzoo_plus.errors import ConfigError
@@ -78,8 +79,8 @@ class RecordedDriver(Driver):
         self._described = Description(
             robot=f"recorded in {where}",
             rate_hz=settings.rate_hz or _rate_of(names, self._rows, where),
-            sensors={name: Signal(tuple(entries), "") for name, entries in sensors.items()},
-            commands={name: Signal(tuple(entries), "") for name, entries in commands.items()},
+            sensors=_signals(sensors),
+            commands=_signals(commands),
         )
         self._row: int | None = None
         self._at_s = 0.0
@@ -132,6 +133,10 @@ class RecordedDriver(Driver):
         if self._row is None:
             raise DriverError(f"{self._described.robot}: not connected. Call connect first.")
         return self._row
+
+
+def _signals(entries: dict[str, list[str]]) -> dict[str, Signal]:
+    return {name: Signal(tuple(names), unit_of(name)) for name, names in entries.items()}
 
 
 def _meaning(column: str) -> tuple[str, str, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlzoo_plus.drivers.driver import unit_of
 from rlzoo_plus.errors import ConfigError, unknown_name
 from robots.drives import (
     CombinedDrive,
@@ -22,14 +23,6 @@ from robots.drives import (
 )
 from robots.env import BaseRobotEnv
 from robots.simulation import JointInfo
-
-# Of a hinge and of a slider.
-_UNITS = {
-    "position": ("rad", "m"),
-    "velocity": ("rad/s", "m/s"),
-    "effort": ("N m", "N"),
-    "torque": ("N m", "N"),
-}
 
 
 @dataclass
@@ -210,14 +203,7 @@ def _described(name: str, rows: list[tuple[JointInfo, float, float]]) -> dict[st
     joints = [joint for joint, _, _ in rows]
     return {
         "names": [joint.name for joint in joints],
-        "unit": unit_of(name.removeprefix("joint_"), joints),
+        "unit": unit_of(name, [joint.slides for joint in joints]),
         "lower": [lower for _, lower, _ in rows],
         "upper": [upper for _, _, upper in rows],
     }
-
-
-def unit_of(what: str, joints: Sequence[JointInfo]) -> str:
-    """Return the unit of what is read or commanded of joints, one for each if they differ."""
-    turning, sliding = _UNITS[what]
-    units = [sliding if joint.slides else turning for joint in joints]
-    return units[0] if len(set(units)) == 1 else ",".join(units)

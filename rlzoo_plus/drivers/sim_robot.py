@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.drivers.driver import unit_of
 from rlzoo_plus.drivers.robot_end import CloseConnection, RobotEnd
 from rlzoo_plus.drivers.sim_driver import SimSettings
-from rlzoo_plus.drivers.sim_motors import SimMotors, unit_of
+from rlzoo_plus.drivers.sim_motors import SimMotors
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
 from robots.env import BaseRobotEnv
@@ -28,14 +29,6 @@ _MOST_LATE_S = 0.25
 _IDLE_S = 0.5
 # Of a number of steps: their length is rounded to single precision.
 _ROUNDING = 1e-3
-_UNITS = {
-    "position": "m",
-    "velocity": "m/s",
-    "angular_velocity": "rad/s",
-    "orientation": "1",
-    "contact": "1",
-    "ranges": "m",
-}
 
 
 class SimRobot:
@@ -89,12 +82,11 @@ class SimRobot:
 
     def describe(self) -> dict[str, Any]:
         """Return what its sensors read and its motors take."""
-        joints = self._env.robot.joints
-        sensors: dict[str, Any] = {}
-        for field, names in self._layout.items():
-            of, _, what = field.partition("_")
-            unit = unit_of(what, joints) if of == "joint" else _UNITS[what or field]
-            sensors[field] = {"names": names, "unit": unit}
+        slides = [joint.slides for joint in self._env.robot.joints]
+        sensors = {
+            name: {"names": entries, "unit": unit_of(name, slides)}
+            for name, entries in self._layout.items()
+        }
         return {
             "robot": self._settings.env,
             "rate_hz": 1 / self._step_s,

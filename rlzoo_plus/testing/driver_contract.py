@@ -52,7 +52,7 @@ class DriverContract:
         assert set(described.commands) <= COMMANDS
         for signal in (*described.sensors.values(), *described.commands.values()):
             assert len(set(signal.names)) == len(signal.names) > 0
-            assert len(signal.unit.split(",")) in (1, len(signal.names))
+            assert all(signal.unit.split(","))
             for limits in (signal.lower, signal.upper):
                 assert limits is None or len(limits) == len(signal.names)
             if signal.lower is not None and signal.upper is not None:
