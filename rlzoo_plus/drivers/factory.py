@@ -21,6 +21,7 @@ DRIVERS = Registry(
     {
         "sim": "rlzoo_plus.drivers.sim_driver:SimDriver",
         "recorded": "rlzoo_plus.drivers.recorded_driver:RecordedDriver",
+        "rosbridge": "rlzoo_plus.drivers.rosbridge_driver:RosbridgeDriver",
         "socket": "rlzoo_plus.drivers.socket_driver:SocketDriver",
     },
     bases=("rlzoo_plus.drivers.driver:Driver",),
