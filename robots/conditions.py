@@ -1,7 +1,7 @@
 """Conditions of an environment's episodes: actuation, randomization and safety limits."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypedDict
 
@@ -14,6 +14,8 @@ from robots.randomization import Randomizer
 from robots.robot import ActionMode
 from robots.safety import TERM, Broken, Safety
 from robots.sensors import State
+from robots.shield import Changes, Shield
+from robots.shielding import driving, guard
 from robots.task import GoalTask, Task
 from robots.world import World
 
@@ -110,9 +112,13 @@ class Conditions:
         actuation: Delays and limits actions.
         randomizer: Draws what differs from episode to episode.
         safety: The limits that are watched, or None.
+        shield: What changes commands so that they are kept, or None.
         terms: Names of the reward terms for broken limits.
-        command: The last action in [-1, 1], shape (n_actions,); zeros before the first.
+        command: The last action in [-1, 1], shape (n_actions,), with a shield the one that was
+            applied; zeros before the first.
         violations: Joints, or entries of the action, beyond each limit, summed over the episode.
+        changes: What the shield changed in the last step, by limit, in the unit of the command.
+        shielded: The steps with a change, and the sum of the changes, over the episode.
     """
 
     def __init__(
@@ -151,19 +157,29 @@ class Conditions:
         config = randomization if self.is_random else {}
         self.randomizer = Randomizer(config, world, task.observation_space)
         self.actuation = Actuation(drive.n_actions, latency, max_action_rate)
-        self.safety = None if safety is None else Safety(safety, drive, mode)
-        is_priced = self.safety is not None and self.safety.on_violation == "penalty"
+        drawn = self.randomizer.draws.get("motor_strength")
+        strongest = self._strength * (1.0 if drawn is None else drawn.high)
+        self.safety = None if safety is None else Safety(safety, world, mode, strongest)
+        self.shield: Shield | None = None if self.safety is None else self.safety.shield
+        self.is_guarded = self.shield is not None and guard(world, self.shield, self.note)
+        drive.set_strength(self._strength)
+        self.columns = driving(drive).motors.read_columns
+        is_priced = self.safety is not None and self.safety.is_priced
         if is_priced and isinstance(task, GoalTask):
             raise ValueError(
-                "safety.on_violation='penalty' would make the reward depend on more than the "
-                "goals, which are exchanged afterwards. Use 'count' or 'terminate'."
+                "safety.penalty would make the reward depend on more than the goals, which are "
+                "exchanged afterwards. Leave it out, and use on_violation='count', 'terminate' or "
+                "'shield'."
             )
         is_limited = bool(latency) or max_action_rate is not None
         self.are_any = is_limited or self.is_random or self.safety is not None
         self.terms: tuple[str, ...] = (TERM,) if is_priced else ()
         self._rest = np.zeros(drive.n_actions)
         self.command: Command = self._rest
+        self.applied: Command = self._rest
         self.violations: dict[str, int] = {}
+        self.changes: dict[str, float] = {}
+        self.shielded: dict[str, NDArray[np.float64]] = {}
 
     @property
     def motor_strength(self) -> float:
@@ -177,6 +193,8 @@ class Conditions:
         self.actuation.begin(self.randomizer.drawn.get("latency", 0))
         self.command = self._rest
         self.violations = {} if self.safety is None else dict.fromkeys(self.safety.kinds, 0)
+        if self.shield is not None:
+            self.shielded = {kind: np.zeros(2) for kind in self.shield.kinds}
 
     def apply(self, command: Command, rng: np.random.Generator) -> Command:
         """Return what reaches the motors in a step; also push the robot if it is time to.
@@ -186,7 +204,32 @@ class Conditions:
             rng: The environment's generator.
         """
         self.randomizer.push(rng)
-        return self.actuation.apply(command)
+        applied = self.actuation.apply(command)
+        if self.shield is not None:
+            self.changes = {}
+            applied, changes = self.shield.limit_action(applied, self.command)
+            self.applied = applied
+            self.note(changes)
+        return applied
+
+    def targets(self, targets: list[float], state: State) -> list[float]:
+        """Return the commands of the motors with which the limits are kept.
+
+        Args:
+            targets: One row of ``Drive.targets``.
+            state: State before the step.
+        """
+        if self.shield is None or self.is_guarded:
+            return targets
+        row: list[float] = shielded_targets([self], np.array(targets)[None], state)[0].tolist()
+        return row
+
+    def note(self, changes: Changes) -> None:
+        """Keep and count what the shield changed."""
+        for name, change in changes.items():
+            if change > 0.0:
+                self.changes[name] = float(change)
+                self.shielded[name] += (1.0, change)
 
     def progress(self) -> dict[str, NDArray[np.float64]]:
         """Return what a step of the episode changes and the next one depends on."""
@@ -195,6 +238,7 @@ class Conditions:
             **self.randomizer.running(),
             "command": np.array(self.command, np.float64),
             "violations": np.array(list(self.violations.values()), np.float64),
+            **({"shielded": np.array([*self.shielded.values()])} if self.shielded else {}),
         }
 
     def resume(self, progress: Mapping[str, NDArray[np.float64]]) -> None:
@@ -209,6 +253,9 @@ class Conditions:
         self.command = progress["command"].reshape(self._rest.shape)
         counts = progress["violations"].reshape(len(self.violations)).tolist()
         self.violations = dict(zip(self.violations, map(int, counts), strict=True))
+        if self.shielded:
+            rows = progress["shielded"].reshape(len(self.shielded), 2)
+            self.shielded = dict(zip(self.shielded, rows.copy(), strict=True))
 
     def check_limits(self, state: State, command: Command, targets: list[float]) -> Broken:
         """Return which limits a step broke, and count them.
@@ -220,10 +267,15 @@ class Conditions:
         """
         if self.safety is None:
             return {}
+        command = self.reaching(command)
         strength = np.array([self.motor_strength])
         broken = self.safety.broken(state, command, self.command, np.array(targets), strength)
         self.count(command, broken)
         return broken
+
+    def reaching(self, command: Command) -> Command:
+        """Return the action that is judged: with a shield the applied one, else the chosen one."""
+        return command if self.shield is None else self.applied
 
     def count(self, command: Command, broken: Broken) -> None:
         """Count the limits that a step with a command broke."""
@@ -233,7 +285,8 @@ class Conditions:
 
     def cost(self, broken: Broken) -> dict[str, Any]:
         """Return the reward terms that come from broken limits, each of shape (...)."""
-        return {name: self.safety.cost(broken) for name in self.terms if self.safety is not None}
+        counts = broken if self.shield is None else self.changes
+        return {name: self.safety.cost(counts) for name in self.terms if self.safety is not None}
 
     def end(self, broken: Broken) -> Any:
         """Return whether broken limits end the episode, shape (...)."""
@@ -245,14 +298,44 @@ class Conditions:
 
     def last_info(self) -> dict[str, Any]:
         """Return the conditions for the last ``info`` of an episode."""
-        counts = {} if self.safety is None else {"episode_violations": dict(self.violations)}
+        counts: dict[str, Any] = {}
+        if self.safety is not None:
+            counts["episode_violations"] = dict(self.violations)
+        if self.shielded:
+            totals = {name: steps for name, (steps, _) in self.shielded.items()}
+            sums = {f"{name}_change": change for name, (_, change) in self.shielded.items()}
+            counts["episode_shield"] = {k: float(v) for k, v in {**totals, **sums}.items()}
         return {**self.first_info(), **counts}
 
 
-def info_of(broken: Broken) -> dict[str, Any]:
-    """Return the violated limits for the ``info`` of a step."""
+def info_of(broken: Broken, changes: Mapping[str, float]) -> dict[str, Any]:
+    """Return the violated limits, and what the shield changed, for the ``info`` of a step."""
     counts = {name: int(count) for name, count in broken.items() if count}
-    return {"violations": counts} if counts else {}
+    info: dict[str, Any] = {"violations": counts} if counts else {}
+    return {**info, "shield": dict(changes)} if changes else info
+
+
+def shielded_targets(
+    conditions: Sequence[Conditions], targets: Command, state: State
+) -> NDArray[np.float64]:
+    """Return the commands of the motors of n worlds with which limits are kept.
+
+    Args:
+        conditions: Those of each world.
+        targets: ``Drive.targets``, shape (n, n_targets).
+        state: State of the n worlds before the step, or of the one that there is.
+    """
+    first = conditions[0]
+    if first.shield is None or first.is_guarded:
+        return targets
+    columns = first.columns
+    strengths = np.array([[one.motor_strength] for one in conditions])
+    position, velocity = state.joint_position[..., columns], state.joint_velocity[..., columns]
+    head = targets[:, : len(columns)]
+    head, changes = first.shield.project(head, position, velocity, strengths)
+    for index, one in enumerate(conditions):
+        one.note({name: change[index] for name, change in changes.items()})
+    return np.concatenate([head, targets[:, len(columns) :]], axis=-1)
 
 
 def check_limits_of_worlds(
@@ -263,8 +346,22 @@ def check_limits_of_worlds(
     if safety is None:
         return {}
     previous = np.stack([one.command for one in conditions])
+    if conditions[0].shield is not None:
+        commands = np.stack([one.applied for one in conditions])
     strengths = np.array([[one.motor_strength] for one in conditions])
     broken = safety.broken(state, commands, previous, targets, strengths)
     for index, one in enumerate(conditions):
         one.count(commands[index], {name: counts[index] for name, counts in broken.items()})
     return broken
+
+
+def cost_of_worlds(conditions: list[Conditions], broken: Broken) -> dict[str, Any]:
+    """Return the reward terms of n worlds that come from their limits, each of shape (n,)."""
+    first = conditions[0]
+    if first.shield is None or first.safety is None:
+        return first.cost(broken)
+    changes = {
+        kind: np.array([one.changes.get(kind, 0.0) for one in conditions])
+        for kind in first.shield.kinds
+    }
+    return {name: first.safety.cost(changes) for name in first.terms}

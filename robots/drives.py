@@ -301,6 +301,8 @@ class EndEffectorDrive(PositionDrive):
         self.orientation = orientation
         self.turns = turns
         self.workspace = workspace
+        self.guard: Callable[[list[float]], list[float]] | None = None
+        """Changes the joint positions that the solver chose [rad or m]; None leaves them."""
         self._solver = motors.simulation.inverse_kinematics(motors.body, link, motors.indices)
 
     def targets(self, action: Floats, state: State) -> Floats:
@@ -327,8 +329,9 @@ class EndEffectorDrive(PositionDrive):
         if self.turns:
             a, b, c, d = orientation or facing
             orientation = self._solver.turned((a, b, c, d), targets[3:])
-        chosen = np.array(self._solver.solve(position, orientation))
-        super().command(self._within_limits(chosen).tolist())
+        solved = self._solver.solve(position, orientation)
+        chosen: list[float] = self._within_limits(np.array(solved)).tolist()
+        super().command(chosen if self.guard is None else self.guard(chosen))
 
 
 class CombinedDrive(Drive):

@@ -43,7 +43,8 @@ class BaseRobotEnv(ExactState, View):
     ``step`` puts the weighted terms of the reward into ``info["reward_terms"]``. The last step of
     an episode adds ``is_success``, ``episode_terms`` (each term summed over the episode) and
     ``end_reason``, a termination of the task, ``unsafe`` or ``time_limit``. With ``safety``, a step
-    that breaks limits has ``violations`` and the last one ``episode_violations``; with
+    that breaks limits has ``violations`` and the last one ``episode_violations``, one that the
+    shield changes ``shield`` and the last one ``episode_shield``; with
     ``randomization``, ``reset`` and the last step have what was drawn as ``randomization``.
 
     Attributes:
@@ -261,10 +262,12 @@ class BaseRobotEnv(ExactState, View):
             else:
                 command = np.array(given, np.float64)
         task, state, conditions = self.task, self.state, self.conditions
-        applied = command
-        if conditions is not None:
+        drive = self.world.robot.drive
+        if conditions is None:
+            targets = drive.row_of_targets(command, state)
+        else:
             applied = conditions.apply(command, self.np_random)
-        targets = self.world.robot.drive.row_of_targets(applied, state)
+            targets = conditions.targets(drive.row_of_targets(applied, state), state)
         self._advance(targets)
         self.readings = readings = self._read()
         image = self.world.image() if self._sees else None
@@ -301,8 +304,8 @@ class BaseRobotEnv(ExactState, View):
             state = state._replace(memory=task.remember(state, command))
         self.state = state
         info: dict[str, Any] = {"reward_terms": terms}
-        if broken:
-            info.update(info_of(broken))
+        if broken and conditions is not None:
+            info.update(info_of(broken, conditions.changes))
         terminated = reason is not None
         truncated = not terminated and episode.num_steps >= self.max_episode_steps
         if terminated or truncated:

@@ -1,15 +1,19 @@
 """Limits that a robot should keep: how they are stated, and which of them a step broke."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robots.chain import Chain
 from robots.distributions import known_name, read_number
-from robots.drives import ActionMode, Drive
+from robots.drives import ActionMode
 from robots.elementary import clip
 from robots.sensors import Floats, State
+from robots.shielding import chain_of, driving, make_shield
+from robots.world import World
 
 Broken = dict[str, Any]
 """Number of joints, or of entries of the action, beyond each limit, shape (...)."""
@@ -19,9 +23,9 @@ TERM = "safety"
 REASON = "unsafe"
 """Reason for ending an episode."""
 
-_LIMITS = ("joint_margin", "max_velocity", "max_torque", "max_action_rate")
-_KEYS = (*_LIMITS, "on_violation", "penalty")
-_ANSWERS = ("count", "penalty", "terminate")
+_LIMITS = ("joint_margin", "max_velocity", "max_torque", "max_action_rate", "workspace")
+_KEYS = (*_LIMITS, "end_effector", "deceleration", "on_violation", "penalty")
+_ANSWERS = ("count", "penalty", "terminate", "shield")
 
 
 class Safety:
@@ -30,19 +34,27 @@ class Safety:
     Attributes:
         kinds: Names of the limits that are watched.
         on_violation: Effect of a broken limit: it is counted (``count``), costs a ``penalty`` in
-            the reward too, or ends the episode (``terminate``).
+            the reward too, or ends the episode (``terminate``). With ``shield``, commands are
+            changed so that none is broken.
+        shield: What changes them, or None.
+        is_priced: Whether the reward has a term for them.
     """
 
-    def __init__(self, config: Mapping[str, Any], drive: Drive, mode: ActionMode) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], world: World, mode: ActionMode, strongest: float = 1.0
+    ) -> None:
         """Read the limits.
 
         Args:
             config: ``joint_margin`` is the least distance from the limits of a joint [rad or m],
                 ``max_velocity`` [rad/s or m/s] and ``max_torque`` [N m or N] hold for all driven
                 joints or give one value for each, ``max_action_rate`` is the greatest change of an
-                entry of the action in a step. ``on_violation`` is count, penalty or terminate.
-            drive: What moves the joints.
-            mode: How it does.
+                entry of the action in a step, ``workspace`` has the lowest and the highest corner
+                of a box for the link ``end_effector`` [m]. ``on_violation`` is count, penalty,
+                terminate or shield, which takes ``deceleration`` [rad/s^2 or m/s^2].
+            world: The robot in its surroundings.
+            mode: How it is driven.
+            strongest: Greatest factor on the strength of its motors.
 
         Raises:
             ValueError: If an entry is unknown or does not fit.
@@ -53,12 +65,17 @@ class Safety:
             known_name("safety", name, _KEYS)
         answer = config.get("on_violation", "count")
         self.on_violation = known_name("safety.on_violation", answer, _ANSWERS)
-        if "penalty" in config and self.on_violation != "penalty":
-            raise ValueError(
-                f"safety.penalty={config['penalty']!r} has no effect with on_violation="
-                f"{self.on_violation!r}. Set on_violation='penalty', or leave it out."
-            )
-        self._penalty = read_number("safety.penalty", config.get("penalty", 1.0), 0.0)
+        drive = driving(world.robot.drive)
+        is_shield = self.on_violation == "shield"
+        for name, able in (("penalty", ("penalty", "shield")), ("deceleration", ("shield",))):
+            if name in config and self.on_violation not in able:
+                raise ValueError(
+                    f"safety.{name}={config[name]!r} has no effect with on_violation="
+                    f"{self.on_violation!r}. Set on_violation={able[0]!r}, or leave it out."
+                )
+        usual = 0.0 if is_shield else 1.0
+        self._penalty = read_number("safety.penalty", config.get("penalty", usual), 0.0)
+        self.is_priced = self.on_violation == "penalty" or (is_shield and self._penalty > 0.0)
         self._motors = drive.motors
         self._mode = ActionMode(mode)
         self._columns = np.array(drive.motors.read_columns)
@@ -68,16 +85,31 @@ class Safety:
         )
         rate = config.get("max_action_rate")
         self._rate = None if rate is None else read_number("safety.max_action_rate", rate, 0.0)
+        self._chain, self._box = self._workspace(config, world)
         limits = {
             "joint_position": self._lower,
             "velocity": self._velocity,
             "torque": self._torque,
             "action_rate": self._rate,
+            "workspace": self._chain,
         }
         self.kinds = tuple(name for name, limit in limits.items() if limit is not None)
         if not self.kinds:
             raise ValueError(
                 f"safety={dict(config)} states no limit. Set one of: {', '.join(_LIMITS)}."
+            )
+        self.shield = None
+        if is_shield:
+            self.shield = make_shield(
+                world,
+                mode,
+                position=(self._lower, self._upper),
+                velocity=self._velocity,
+                torque=self._torque,
+                action_rate=self._rate,
+                workspace=None if self._chain is None else (self._chain, self._box),
+                strongest=strongest,
+                deceleration=self._per_joint("deceleration", config.get("deceleration")),
             )
 
     def broken(
@@ -106,11 +138,17 @@ class Safety:
             beyond["torque"] = abs(self._torques(state, targets, strength)) > self._torque
         if self._rate is not None:
             beyond["action_rate"] = abs(action - previous) > self._rate
+        if self._chain is not None:
+            end = self._chain.end_of(state.joint_position[..., self._columns])
+            beyond["workspace"] = (end < self._box[0]) | (end > self._box[1])
         return {name: np.add.reduce(flags, axis=-1) for name, flags in beyond.items()}
 
-    def cost(self, broken: Broken) -> Any:
-        """Return the reward term: minus the penalty for every limit that is broken, shape (...)."""
-        return -self._penalty * sum((count > 0 for count in broken.values()), start=np.int64(0))
+    def cost(self, counts: Broken) -> Any:
+        """Return the reward term, shape (...): minus the penalty for every limit with a count.
+
+        With a shield the counts are not what is broken but what it changed.
+        """
+        return -self._penalty * sum((count > 0 for count in counts.values()), start=np.int64(0))
 
     def ends(self, broken: Broken) -> Any:
         """Return whether a broken limit ends the episode, shape (...)."""
@@ -151,6 +189,25 @@ class Safety:
                 f"{width:.3g} between its limits. Set it below {width / 2:.3g}."
             )
         return lower, upper
+
+    def _workspace(self, config: Mapping[str, Any], world: World) -> tuple[Chain | None, Any]:
+        corners = config.get("workspace")
+        if corners is None:
+            if "end_effector" in config:
+                raise ValueError(
+                    f"safety.end_effector={config['end_effector']!r} has no effect without "
+                    "workspace. Set safety.workspace too, or leave it out."
+                )
+            return None, None
+        box = np.array([])
+        with suppress(TypeError, ValueError):
+            box = np.array(corners, np.float64)
+        if box.shape != (2, 3) or not np.isfinite(box).all() or not (box[0] < box[1]).all():
+            raise ValueError(
+                f"safety.workspace={corners!r} must be two corners, the lowest and the highest "
+                "[m]. Set for example [[0.2, -0.5, 0.05], [0.8, 0.5, 1.0]]."
+            )
+        return chain_of(world, config.get("end_effector")), box
 
     def _per_joint(self, name: str, value: Any) -> NDArray[np.float64] | None:
         if value is None:

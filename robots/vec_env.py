@@ -9,7 +9,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from robots.conditions import check_limits_of_worlds, info_of
+from robots.conditions import (
+    check_limits_of_worlds,
+    cost_of_worlds,
+    info_of,
+    shielded_targets,
+)
 from robots.elementary import clip
 from robots.engines import stepper
 from robots.env import BaseRobotEnv
@@ -190,6 +195,8 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             rows = zip(conditions, commands, generators, strict=True)
             applied = np.stack([one.apply(command, rng) for one, command, rng in rows])
         targets = self._worlds[0].robot.drive.targets(applied, self.state)
+        if conditions:
+            targets = shielded_targets(conditions, targets, self.state)
         self._rows = self._step_physics(targets)
         if self._images is not None:
             images: list[Any] = [world.image() for world in self._worlds]
@@ -222,7 +229,8 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         observation = self._task.observation(state)
         if conditions:
             for index, info in enumerate(infos):
-                info.update(info_of({name: count[index] for name, count in broken.items()}))
+                counts = {name: count[index] for name, count in broken.items()}
+                info.update(info_of(counts, conditions[index].changes))
             for one, rng in zip(conditions, generators, strict=True):
                 one.randomizer.draw_noise(rng)
             noises = [one.randomizer.noise for one in conditions]
@@ -264,7 +272,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             for name, term in self._task.reward_terms(state, commands).items()
         }
         if self._conditions:
-            terms |= self._conditions[0].cost(broken)
+            terms |= cost_of_worlds(self._conditions, broken)
         self._terms = {name: self._per_world(values) for name, values in terms.items()}
         reward = np.zeros(self.num_envs)
         for name, value in self._terms.items():

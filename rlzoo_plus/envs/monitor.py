@@ -23,7 +23,11 @@ log = logging.getLogger(__name__)
 # The averages of the log are over as many.
 _KEPT = 100
 # What the last info of an episode may hold, and what its entries are logged under.
-_TOTALS = {"episode_terms": "reward", "episode_violations": "violations"}
+_TOTALS = {
+    "episode_terms": "reward",
+    "episode_violations": "violations",
+    "episode_shield": "shield",
+}
 _END = "end/"
 # What a `Monitor` itself says of an episode: return, length, time.
 _OF_MONITOR = {"r", "l", "t"}
@@ -124,8 +128,9 @@ def episode_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers that the last info of an episode has on all of it, by their logged name.
 
     Our robots report the sum of each reward term (`reward/<term>`), why the episode ended
-    (`end/<reason>`, 1) and how often limits were broken (`violations/<limit>`); any environment
-    may, with `episode_terms`, `end_reason` and `episode_violations` in its last info.
+    (`end/<reason>`, 1), how often limits were broken (`violations/<limit>`) and what a shield
+    changed (`shield/<limit>`); any environment may, with `episode_terms`, `end_reason`,
+    `episode_violations` and `episode_shield` in its last info.
     """
     numbers: dict[str, float] = {}
     for key, prefix in _TOTALS.items():

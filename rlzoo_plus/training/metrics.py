@@ -24,7 +24,10 @@ from rlzoo_plus.registry import where_raised
 
 log = logging.getLogger(__name__)
 # Names of what is recorded of every evaluation.
-_TAKEN = {*EvaluationRecord.__annotations__, "mean_episode_length", "reward", "end", "violations"}
+_TAKEN = {
+    *EvaluationRecord.__annotations__,
+    *("mean_episode_length", "reward", "end", "violations", "shield"),
+}
 
 
 class EpisodeMetric(Protocol):

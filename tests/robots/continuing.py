@@ -161,6 +161,11 @@ def randomized_tumbler():
     return tumbler(randomization={**EVERYTHING, **SURROUNDINGS})
 
 
+def shielded(**limits):
+    """Return the options of an environment that a shield keeps within limits."""
+    return {"safety": {**limits, "on_violation": "shield"}}
+
+
 _LATE = {"latency": 2, "max_action_rate": 0.4, "motor_strength": 0.7}
 _LIMITS = {"joint_margin": 1.7, "max_velocity": 3.0, "max_torque": 20.0, "max_action_rate": 1.9}
 _ANSWERS = {
@@ -168,6 +173,7 @@ _ANSWERS = {
     ActionMode.POSITION: "count",
     ActionMode.PD: "terminate",
 }
+_SHIELDED = {"max_velocity": 0.6, "max_torque": 90.0, "max_action_rate": 0.5, "penalty": 0.1}
 # Environments with something that decides how they go on.
 CASES = {
     "tumbler": tumbler,
@@ -181,6 +187,10 @@ CASES = {
     **{
         f"limits, {mode}": partial(arm, mode, safety={**_LIMITS, "on_violation": answer})
         for mode, answer in _ANSWERS.items()
+    },
+    **{
+        f"shield, {mode}": partial(arm, mode, **shielded(joint_margin=0.1, **_SHIELDED))
+        for mode in ActionMode
     },
 }
 

@@ -283,7 +283,7 @@ def _commands_of_part(drive: Drive, world: World, strength: int, first: int) -> 
 
 
 def _can_reach(drive: EndEffectorDrive) -> bool:
-    return moves_as(drive, EndEffectorDrive) and not drive.turns
+    return moves_as(drive, EndEffectorDrive) and not drive.turns and drive.guard is None
 
 
 def _motors(body: int, strength: int, mode: int, rows: list[list[float]]) -> Program:

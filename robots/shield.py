@@ -1,0 +1,322 @@
+"""A shield: changes commands as little as it must for limits to hold after the next step.
+
+It needs no physics engine: what it knows of a robot are the numbers of ``JointModel`` and of a
+``Chain``. Simulation, control loop and serving use it alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robots.chain import Chain
+from robots.elementary import clip
+
+Floats = NDArray[np.float64]
+Changes = dict[str, Floats]
+"""Sum of the changes of all entries of a command for each limit, in its unit, shape (...)."""
+
+ALWAYS = "always"
+MOTORS = "while the motors have the force"
+PUSHED = "while nothing pushes harder than the weight of what hangs on it"
+TRIES = "no promise: it is kept as well as the masses are known"
+
+ROOM = 0.03
+"""Share of a greatest velocity that is kept free, and as much again in rad/s or m/s, but at most
+half of it: motors reach a velocity only nearly, the less the more they carry."""
+ROOM_AT_END = 5e-3
+"""What is kept free at the ends of a joint's range [rad or m]."""
+ROOM_OF_BOX_M = 1e-2
+"""The same at the walls of a workspace."""
+SWEEPS = 8
+"""How often, at most, velocities are projected on the walls of the workspace."""
+WAY_SHARE = 0.25
+"""Share of the way to a wall of the workspace that one step may take."""
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """What a shield knows of n driven joints; arrays of shape (n,)."""
+
+    lower: Floats
+    """Least position [rad or m], -inf for none."""
+    upper: Floats
+    """Greatest position."""
+    force: Floats
+    """Nominal strength of the motors [N m or N]."""
+    inertia: Floats
+    """Greatest that a motor can have to move [kg m^2 or kg]."""
+    least_inertia: Floats
+    """Least."""
+    weight: Floats
+    """Greatest torque or force of gravity [N m or N]."""
+    push: Floats
+    """Greatest one of links that no motor holds."""
+    rate: Floats | None
+    """Velocity that a motor drives to for a position error of 1 [1/s], 1 for targets that are
+    velocities; None: commands are torques."""
+    follows: Floats
+    """1 where a target is a position, 0 where it is a velocity."""
+    kept: Floats
+    """Share of its velocity that a motor keeps in a physics step, as ``velocity_gain`` says."""
+    fastest: Floats
+    """Highest velocity that the motors drive to by themselves, inf for any."""
+    damping: Floats | None = None
+    """Gain of the velocity error of a PD controller [N m s/rad or N s/m]."""
+
+
+class Shield:
+    """Limits that commands are projected on; its functions take one world or many.
+
+    Where limits disagree, the later one of this order wins: action_rate, workspace, velocity,
+    joint_position, torque. The rate of the action holds of the action, the others of the motors'
+    targets, so that braking is not delayed by it.
+
+    Attributes:
+        kinds: Names of its limits.
+        promises: On what condition each of them holds.
+    """
+
+    def __init__(
+        self,
+        joints: JointModel,
+        step_s: float,
+        *,
+        braking: bool = False,
+        max_velocity: Floats | None = None,
+        max_torque: Floats | None = None,
+        max_action_rate: float | None = None,
+        workspace: tuple[Chain, Floats] | None = None,
+    ) -> None:
+        """Set the limits.
+
+        Args:
+            joints: What is known of the joints.
+            step_s: Time from one command to the next [s].
+            braking: Keep joints within their limits.
+            max_velocity: [rad/s or m/s], shape (n,).
+            max_torque: [N m or N], shape (n,). Only commands that are torques are limited; other
+                motors must be told themselves.
+            max_action_rate: Greatest change of an entry of the action in a step.
+            workspace: Where the end effector is, and the lowest and highest corner of its box [m],
+                shape (2, 3).
+        """
+        self.joints, self.step_s = joints, step_s
+        self.max_action_rate, self.max_torque = max_action_rate, max_torque
+        self._lower, self._upper = joints.lower + ROOM_AT_END, joints.upper - ROOM_AT_END
+        self._braking = braking
+        self._velocity = max_velocity
+        if max_velocity is not None:
+            self._velocity = max_velocity - np.minimum(ROOM * max_velocity + ROOM, max_velocity / 2)
+        self._workspace = workspace
+        is_set = {
+            "action_rate": max_action_rate is not None,
+            "velocity": max_velocity is not None,
+            "joint_position": braking,
+            "workspace": workspace is not None,
+            "torque": max_torque is not None,
+        }
+        self.kinds = tuple(name for name, flag in is_set.items() if flag)
+        self.promises = {name: self._promise(name) for name in self.kinds}
+
+    def _promise(self, kind: str) -> str:
+        joints = self.joints
+        if kind in ("action_rate", "torque"):
+            return ALWAYS
+        if joints.damping is not None:
+            return TRIES
+        if joints.rate is None:
+            # Gravity and the motion of other joints are unknown torques here.
+            return PUSHED if len(joints.force) == 1 and not joints.weight.any() else TRIES
+        holds_its_load = bool((joints.force > joints.weight + joints.push).all())
+        return MOTORS if holds_its_load or kind == "velocity" else TRIES
+
+    def limit_action(self, action: Floats, previous: Floats) -> tuple[Floats, Changes]:
+        """Return the action whose change is within the limit.
+
+        Args:
+            action: In [-1, 1], shape (..., n_actions).
+            previous: What the step before applied.
+        """
+        rate = self.max_action_rate
+        if rate is None:
+            return action, {}
+        high, low = previous + rate, previous - rate
+        # One bit less where the sum was rounded to beyond the limit.
+        high = np.where(high - previous > rate, np.nextafter(high, -np.inf), high)
+        low = np.where(previous - low > rate, np.nextafter(low, np.inf), low)
+        limited = clip(action, low, high)
+        return limited, {"action_rate": _total(limited - action)}
+
+    def project(
+        self, targets: Floats, position: Floats, velocity: Floats, strength: float | Floats = 1.0
+    ) -> tuple[Floats, Changes]:
+        """Return targets nearest to the given ones with which the limits hold.
+
+        Args:
+            targets: Torques, velocities or positions of the joints, shape (..., n).
+            position: Where they are [rad or m], shape (..., n).
+            velocity: [rad/s or m/s], shape (..., n).
+            strength: Factor on what the motors can apply, shape () or (..., 1).
+        """
+        strength = np.maximum(strength, 1e-9)
+        force = self.joints.force * strength
+        if self.joints.rate is None:
+            return self._torques(targets, position, velocity, strength, force)
+        return self._velocities(targets, position, velocity, force)
+
+    def _velocities(
+        self, targets: Floats, position: Floats, velocity: Floats, force: Floats
+    ) -> tuple[Floats, Changes]:
+        """Return the targets of motors that drive to a velocity, or to one in proportion."""
+        rate, base = self.joints.rate, self.joints.follows * position
+        assert rate is not None
+        wanted = speed = clip((targets - base) * rate, -self.joints.fastest, self.joints.fastest)
+        changes: Changes = {}
+        all_bounds = []
+        for kind, low, high in self._bounds(position, velocity, force):
+            all_bounds.append(self._pulled(velocity, low, high, force))
+            before, speed = speed, clip(speed, *all_bounds[-1])
+            changes[kind] = _total((speed - before) / rate)
+        if self._workspace is not None:
+            before = speed
+            speed = self._along_walls(speed, position, velocity, force, all_bounds)
+            changes["workspace"] = _total((speed - before) / rate)
+        return np.where(speed == wanted, targets, base + speed / rate), changes
+
+    def _bounds(
+        self, position: Floats, velocity: Floats, force: Floats
+    ) -> list[tuple[str, Floats, Floats]]:
+        """Return the least and greatest velocity that each limit lets the joints drive to."""
+        found = []
+        if self._velocity is not None:
+            found.append(("velocity", -self._velocity, self._velocity))
+        if self._braking:
+            slowing = self._slowing(force)
+            high = self._towards(self._upper - position, velocity, slowing)
+            low = -self._towards(position - self._lower, -velocity, slowing)
+            found.append(("joint_position", low, high))
+        return found
+
+    def _slowing(self, force: Floats) -> Floats:
+        """Return the deceleration that motors have against their load; half, where it is heavy."""
+        joints = self.joints
+        left = np.maximum(force - joints.weight - joints.push, 0.1 * force)
+        slowing: Floats = left / joints.inertia
+        return slowing
+
+    def _towards(self, way: Floats, velocity: Floats, slowing: Floats) -> Floats:
+        """Return the greatest velocity with which a joint can stop before the end of its way.
+
+        It is reached at once and kept over the step if it is above the present velocity v. If not,
+        the joint slows down with a on the way there: v^2 - w^2 = 2 a s, then keeps w.
+        """
+        step_s = self.step_s
+        lost, left = slowing * step_s, np.maximum(way, 0.0)
+        faster = np.sqrt(lost * lost + 2.0 * slowing * left) - lost
+        rest = velocity - lost
+        inner = rest * rest - 2.0 * velocity * velocity + 4.0 * slowing * left
+        slower = np.where(inner > 0.0, 0.5 * (rest + np.sqrt(np.maximum(inner, 0.0))), 0.0)
+        found = np.where(velocity <= faster, faster, slower)
+        return np.where(way < 0.0, np.maximum(way / step_s, -lost), found)
+
+    def _pulled(
+        self, velocity: Floats, low: Floats, high: Floats, force: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return bounds for the command of motors that do not get to a velocity in one go."""
+        above, below = np.maximum(velocity - high, 0.0), np.maximum(low - velocity, 0.0)
+        damping = self.joints.damping
+        if damping is None:
+            kept = self.joints.kept / (1.0 - self.joints.kept)
+            return low + kept * below, high - kept * above
+        per_s = self.joints.inertia / self.step_s
+        above, below = (
+            np.maximum(np.minimum(excess * per_s, force) / damping - excess, 0.0)
+            for excess in (above, below)
+        )
+        return low + below, high - above
+
+    def _along_walls(
+        self,
+        speed: Floats,
+        position: Floats,
+        velocity: Floats,
+        force: Floats,
+        bounds: list[tuple[Floats, Floats]],
+    ) -> Floats:
+        """Return velocities within bounds that keep the end effector in its box."""
+        assert self._workspace is not None
+        chain, box = self._workspace
+        end, ways = chain.reach(position)
+        # How far each joint that leads to a wall still goes there when all stop from now on.
+        stops = velocity * np.abs(velocity) / (2.0 * self._slowing(force))
+        goes = ways * stops[..., None]
+        coming, going = (np.add.reduce(np.maximum(x, 0.0), axis=-2) for x in (goes, -goes))
+        share = WAY_SHARE / self.step_s
+        to_high, to_low = box[1] - ROOM_OF_BOX_M - end, end - box[0] - ROOM_OF_BOX_M
+        # From outside it comes back.
+        above = np.where(to_high > 0.0, np.maximum(to_high - coming, 0.0), to_high) * share
+        below = np.where(to_low > 0.0, np.maximum(to_low - going, 0.0), to_low) * share
+        squares = np.maximum(np.add.reduce(ways * ways, axis=-2), 1e-9)
+        # Onto each limit in turn, again and again, leads to a point within all of them.
+        for _ in range(SWEEPS):
+            before = speed
+            for axis in range(3):
+                one, way = slice(axis, axis + 1), ways[..., axis]
+                along = np.add.reduce(way * speed, axis=-1, keepdims=True)
+                excess = along - clip(along, -below[..., one], above[..., one])
+                speed = speed - excess / squares[..., one] * way
+            for low, high in bounds:
+                speed = clip(speed, low, high)
+            if (speed == before).all():
+                break
+        # What still leads through a wall makes all slow down together.
+        moving = np.add.reduce(ways * speed[..., None], axis=-2)
+        slack = 0.2 * ROOM_OF_BOX_M * share
+        beyond = (moving > above + slack) | (moving < -below - slack)
+        shares = clip(moving, -below, above) / np.where(beyond, moving, 1.0)
+        shares = np.where(beyond, clip(shares, 0.0, 1.0), 1.0)
+        return speed * np.minimum.reduce(shares, axis=-1, keepdims=True)
+
+    def _torques(
+        self,
+        targets: Floats,
+        position: Floats,
+        velocity: Floats,
+        strength: Floats,
+        force: Floats,
+    ) -> tuple[Floats, Changes]:
+        """Return torques or forces."""
+        changes: Changes = {}
+        torques = targets * strength
+        for kind, low, high in self._bounds(position, velocity, force):
+            before = torques
+            most = self._torque_to(high, velocity, force)
+            least = -self._torque_to(-low, -velocity, force)
+            torques = clip(torques, least, most)
+            changes[kind] = _total(torques - before)
+        if self.max_torque is not None:
+            before, torques = torques, clip(torques, -self.max_torque, self.max_torque)
+            changes["torque"] = _total(torques - before)
+        commands = np.where(torques == targets * strength, targets, torques / strength)
+        if self.max_torque is not None:
+            beyond = np.abs(commands * strength) > self.max_torque
+            commands = np.where(beyond, np.nextafter(commands, 0.0), commands)
+        return commands, changes
+
+    def _torque_to(self, goal: Floats, velocity: Floats, force: Floats) -> Floats:
+        """Return the greatest torque with which a joint is not faster than a goal after a step."""
+        joints, lacking = self.joints, (goal - velocity) / self.step_s
+        gain = np.maximum(lacking * joints.least_inertia, joints.weight) - joints.push
+        brake = np.maximum(lacking * joints.inertia - joints.push, -force)
+        return np.where(lacking >= 0.0, gain, brake)
+
+
+def _total(change: Floats) -> Floats:
+    total: Floats = np.add.reduce(np.abs(change), axis=-1)
+    return total
+
+
+Guard = Callable[[list[float]], list[float]]
+"""Changes target positions of joints that an inverse kinematics chose."""
