@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from math import dist, hypot
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robots.elementary import cos, sin
+from robots.frames import Floats
 from robots.simulation import LinkPlace, Simulation
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

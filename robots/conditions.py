@@ -13,7 +13,7 @@ from robots.elementary import clip
 from robots.randomization import Randomizer
 from robots.robot import ActionMode
 from robots.safety import TERM, Broken, Safety
-from robots.sensors import State
+from robots.sensors import Floats, State
 from robots.shield import Changes, Shield
 from robots.shielding import driving, guard
 from robots.task import GoalTask, Task
@@ -207,8 +207,8 @@ class Conditions:
         applied = self.actuation.apply(command)
         if self.shield is not None:
             self.changes = {}
-            applied, changes = self.shield.limit_action(applied, self.command)
-            self.applied = applied
+            limited, changes = self.shield.limit_action(applied, self.command)
+            applied = self.applied = np.asarray(limited, np.float64)
             self.note(changes)
         return applied
 
@@ -229,7 +229,7 @@ class Conditions:
         for name, change in changes.items():
             if change > 0.0:
                 self.changes[name] = float(change)
-                self.shielded[name] += (1.0, change)
+                self.shielded[name] += np.array([1.0, float(change)])
 
     def progress(self) -> dict[str, NDArray[np.float64]]:
         """Return what a step of the episode changes and the next one depends on."""
@@ -315,9 +315,7 @@ def info_of(broken: Broken, changes: Mapping[str, float]) -> dict[str, Any]:
     return {**info, "shield": dict(changes)} if changes else info
 
 
-def shielded_targets(
-    conditions: Sequence[Conditions], targets: Command, state: State
-) -> NDArray[np.float64]:
+def shielded_targets(conditions: Sequence[Conditions], targets: Floats, state: State) -> Floats:
     """Return the commands of the motors of n worlds with which limits are kept.
 
     Args:

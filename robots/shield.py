@@ -4,16 +4,14 @@ It needs no physics engine: what it knows of a robot are the numbers of ``JointM
 ``Chain``. Simulation, control loop and serving use it alike.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robots.chain import Chain
 from robots.elementary import clip
+from robots.frames import Floats
 
-Floats = NDArray[np.float64]
 Changes = dict[str, Floats]
 """Sum of the changes of all entries of a command for each limit, in its unit, shape (...)."""
 
@@ -172,7 +170,9 @@ class Shield:
         """Return the targets of motors that drive to a velocity, or to one in proportion."""
         rate, base = self.joints.rate, self.joints.follows * position
         assert rate is not None
-        wanted = speed = clip((targets - base) * rate, -self.joints.fastest, self.joints.fastest)
+        fastest = self.joints.fastest
+        wanted = clip((targets - base) * rate, -fastest, fastest)
+        speed: Floats = wanted
         changes: Changes = {}
         all_bounds = []
         for kind, low, high in self._bounds(position, velocity, force):
@@ -316,7 +316,3 @@ class Shield:
 def _total(change: Floats) -> Floats:
     total: Floats = np.add.reduce(np.abs(change), axis=-1)
     return total
-
-
-Guard = Callable[[list[float]], list[float]]
-"""Changes target positions of joints that an inverse kinematics chose."""

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robots.chain import Chain, chain_to, loads
 from robots.drives import (
@@ -20,11 +19,10 @@ from robots.drives import (
     VelocityDrive,
     commanding_drive,
 )
+from robots.frames import Floats
 from robots.shield import Changes, JointModel, Shield
 from robots.simulation import POSITION_GAIN, VELOCITY_GAIN
 from robots.world import World
-
-Floats = NDArray[np.float64]
 
 
 def make_shield(
@@ -175,11 +173,7 @@ def _response(drive: Drive, substep_s: float) -> dict[str, Any]:
     return {"rate": rate, "follows": follows, "kept": kept}
 
 
-Project = Callable[[list[float]], list[float]]
-Record = Callable[[Changes], None]
-
-
-def guard(world: World, shield: Shield, record: Record) -> bool:
+def guard(world: World, shield: Shield, record: Callable[[Changes], None]) -> bool:
     """Let a world's inverse kinematics give its joints to a shield; return whether it has one.
 
     Args:
