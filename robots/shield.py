@@ -25,6 +25,8 @@ ROOM = 0.03
 half of it: motors reach a velocity only nearly, the less the more they carry."""
 ROOM_AT_END = 5e-3
 """What is kept free at the ends of a joint's range [rad or m]."""
+LEAST_SHARE = 0.1
+"""Share of its strength that a motor is taken to brake with if its load may need more."""
 ROOM_OF_BOX_M = 1e-2
 """The same at the walls of a workspace."""
 SWEEPS = 8
@@ -127,8 +129,9 @@ class Shield:
         if joints.rate is None:
             # Gravity and the motion of other joints are unknown torques here.
             return PUSHED if len(joints.force) == 1 and not joints.weight.any() else TRIES
-        holds_its_load = bool((joints.force > joints.weight + joints.push).all())
-        return MOTORS if holds_its_load or kind == "velocity" else TRIES
+        left = joints.force - joints.weight - joints.push
+        can_brake = bool((left >= LEAST_SHARE * joints.force).all())
+        return MOTORS if can_brake or kind == "velocity" else TRIES
 
     def limit_action(self, action: Floats, previous: Floats) -> tuple[Floats, Changes]:
         """Return the action whose change is within the limit.
@@ -174,45 +177,48 @@ class Shield:
         wanted = clip((targets - base) * rate, -fastest, fastest)
         speed: Floats = wanted
         changes: Changes = {}
-        all_bounds = []
-        for kind, low, high in self._bounds(position, velocity, force):
-            all_bounds.append(self._pulled(velocity, low, high, force))
-            before, speed = speed, clip(speed, *all_bounds[-1])
+        bounds = []
+        for kind, moving, most in self._bounds(position, velocity, force):
+            up, down = self._pulled(moving, most, force)
+            bounds.append((-down, up))
+            before, speed = speed, clip(speed, -down, up)
             changes[kind] = _total((speed - before) / rate)
         if self._workspace is not None:
             before = speed
-            speed = self._along_walls(speed, position, velocity, force, all_bounds)
+            speed = self._along_walls(speed, position, velocity, force, bounds)
             changes["workspace"] = _total((speed - before) / rate)
         return np.where(speed == wanted, targets, base + speed / rate), changes
 
     def _bounds(
         self, position: Floats, velocity: Floats, force: Floats
     ) -> list[tuple[str, Floats, Floats]]:
-        """Return the least and greatest velocity that each limit lets the joints drive to."""
-        found = []
+        """Return present velocities, and the greatest that each limit lets joints drive to.
+
+        Both have two rows, of shape (2, ..., n): towards the upper end, and towards the lower.
+        """
+        found: list[tuple[str, Floats, Floats]] = []
+        moving = np.stack([velocity, -velocity])
         if self._velocity is not None:
-            found.append(("velocity", -self._velocity, self._velocity))
+            found.append(("velocity", moving, self._velocity))
         if self._braking:
-            slowing = self._slowing(force)
-            high = self._towards(self._upper - position, velocity, slowing)
-            low = -self._towards(position - self._lower, -velocity, slowing)
-            found.append(("joint_position", low, high))
+            ways = np.stack([self._upper - position, position - self._lower])
+            found.append(("joint_position", moving, self._towards(ways, moving, force)))
         return found
 
     def _slowing(self, force: Floats) -> Floats:
-        """Return the deceleration that motors have against their load; half, where it is heavy."""
+        """Return the deceleration that motors have against their load, or a tenth of it without."""
         joints = self.joints
-        left = np.maximum(force - joints.weight - joints.push, 0.1 * force)
+        left = np.maximum(force - joints.weight - joints.push, LEAST_SHARE * force)
         slowing: Floats = left / joints.inertia
         return slowing
 
-    def _towards(self, way: Floats, velocity: Floats, slowing: Floats) -> Floats:
+    def _towards(self, way: Floats, velocity: Floats, force: Floats) -> Floats:
         """Return the greatest velocity with which a joint can stop before the end of its way.
 
         It is reached at once and kept over the step if it is above the present velocity v. If not,
         the joint slows down with a on the way there: v^2 - w^2 = 2 a s, then keeps w.
         """
-        step_s = self.step_s
+        step_s, slowing = self.step_s, self._slowing(force)
         lost, left = slowing * step_s, np.maximum(way, 0.0)
         faster = np.sqrt(lost * lost + 2.0 * slowing * left) - lost
         rest = velocity - lost
@@ -221,21 +227,16 @@ class Shield:
         found = np.where(velocity <= faster, faster, slower)
         return np.where(way < 0.0, np.maximum(way / step_s, -lost), found)
 
-    def _pulled(
-        self, velocity: Floats, low: Floats, high: Floats, force: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return bounds for the command of motors that do not get to a velocity in one go."""
-        above, below = np.maximum(velocity - high, 0.0), np.maximum(low - velocity, 0.0)
-        damping = self.joints.damping
-        if damping is None:
-            kept = self.joints.kept / (1.0 - self.joints.kept)
-            return low + kept * below, high - kept * above
-        per_s = self.joints.inertia / self.step_s
-        above, below = (
-            np.maximum(np.minimum(excess * per_s, force) / damping - excess, 0.0)
-            for excess in (above, below)
-        )
-        return low + below, high - above
+    def _pulled(self, moving: Floats, most: Floats, force: Floats) -> Floats:
+        """Return bounds for the commands of motors that do not get to a velocity in one go."""
+        joints, excess = self.joints, np.maximum(moving - most, 0.0)
+        if joints.damping is None:
+            more = joints.kept / (1.0 - joints.kept) * excess
+        else:
+            braking = np.minimum(excess * (joints.inertia / self.step_s), force)
+            more = np.maximum(braking / joints.damping - excess, 0.0)
+        bound: Floats = most - more
+        return bound
 
     def _along_walls(
         self,
@@ -290,11 +291,9 @@ class Shield:
         """Return torques or forces."""
         changes: Changes = {}
         torques = targets * strength
-        for kind, low, high in self._bounds(position, velocity, force):
-            before = torques
-            most = self._torque_to(high, velocity, force)
-            least = -self._torque_to(-low, -velocity, force)
-            torques = clip(torques, least, most)
+        for kind, moving, most in self._bounds(position, velocity, force):
+            up, down = self._torque_to(most, moving, force)
+            before, torques = torques, clip(torques, -down, up)
             changes[kind] = _total(torques - before)
         if self.max_torque is not None:
             before, torques = torques, clip(torques, -self.max_torque, self.max_torque)

@@ -154,11 +154,7 @@ def _response(drive: Drive, substep_s: float) -> dict[str, Any]:
         return {"rate": ones, "follows": zeros, "kept": zeros}
     if isinstance(drive, PdDrive):
         stiffness, damping = np.array(motors.position_gain), np.array(motors.velocity_gain)
-        if not (damping > 0).all():
-            raise ValueError(
-                f"safety.on_violation='shield' needs velocity_gain={damping.tolist()} above 0: "
-                "without damping a PD controller does not drive to a velocity."
-            )
+        _require_damping(damping)
         return {"rate": stiffness / damping, "follows": ones, "kept": zeros, "damping": damping}
     if not isinstance(drive, PositionDrive | CombinedDrive):
         raise ValueError(
@@ -167,10 +163,19 @@ def _response(drive: Drive, substep_s: float) -> dict[str, Any]:
         )
     gain = np.array(motors.position_gain or [POSITION_GAIN] * count)
     taken = np.array(motors.velocity_gain or [VELOCITY_GAIN] * count)
+    _require_damping(taken)
     rate, follows, kept = gain / (substep_s * taken), ones, 1.0 - taken
     if isinstance(drive, CombinedDrive):
         rate[drive.turning], follows[drive.turning], kept[drive.turning] = 1.0, 0.0, 0.0
     return {"rate": rate, "follows": follows, "kept": kept}
+
+
+def _require_damping(gains: Floats) -> None:
+    if not (gains > 0).all():
+        raise ValueError(
+            f"safety.on_violation='shield' needs velocity_gain={gains.tolist()} above 0: without "
+            "damping a motor does not drive to a velocity."
+        )
 
 
 def guard(world: World, shield: Shield, record: Callable[[Changes], None]) -> bool:
