@@ -25,6 +25,8 @@ ROOM = 0.03
 half of it: motors reach a velocity only nearly, the less the more they carry."""
 ROOM_AT_END = 5e-3
 """What is kept free at the ends of a joint's range [rad or m]."""
+STOPPING_STEPS = 2.0
+"""Control steps that a joint needs at least to stop from its greatest velocity."""
 LEAST_SHARE = 0.1
 """Share of its strength that a motor is taken to brake with if its load may need more."""
 ROOM_OF_BOX_M = 1e-2
@@ -110,6 +112,8 @@ class Shield:
         if max_velocity is not None:
             self._velocity = max_velocity - np.minimum(ROOM * max_velocity + ROOM, max_velocity / 2)
         self._workspace = workspace
+        top = joints.fastest if max_velocity is None else max_velocity
+        self._most_slowing = top / (STOPPING_STEPS * step_s)
         is_set = {
             "action_rate": max_action_rate is not None,
             "velocity": max_velocity is not None,
@@ -209,7 +213,7 @@ class Shield:
         """Return the deceleration that motors have against their load, or a tenth of it without."""
         joints = self.joints
         left = np.maximum(force - joints.weight - joints.push, LEAST_SHARE * force)
-        slowing: Floats = left / joints.inertia
+        slowing: Floats = np.minimum(left / joints.inertia, self._most_slowing)
         return slowing
 
     def _towards(self, way: Floats, velocity: Floats, force: Floats) -> Floats:
