@@ -1,9 +1,13 @@
 """A simulated robot behind a driver does what its environment does, and what goes wrong with it."""
 
+import os
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -234,3 +238,33 @@ def test_a_mistake_that_its_process_finds_is_one_line():
     assert "\n" not in str(caught.value)
     with pytest.raises(DriverError, match="not connected"):
         driver.read()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+@pytest.mark.slow
+def test_its_process_ends_with_the_one_that_started_it():
+    code = f"""
+from rlzoo_plus.drivers.factory import make_driver
+driver = make_driver("sim", {{"env": "{CARTPOLE}"}})
+driver.connect()
+print(driver._process.pid, flush=True)
+driver._process.wait()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with parent:
+        child = int(parent.stdout.readline())
+        os.kill(child, 0)
+        parent.kill()
+    end_s = time.monotonic() + 60
+    while is_running(child):
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    """Return whether a process runs; one that nobody has waited for is no more."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 
 from benchmarks.identification import Twin, record
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE
+from rlzoo_plus.drivers import log_table
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.identify import fitting, logs
@@ -421,7 +422,7 @@ class TestMistakes:
         assert not (tmp_path / "experiment").exists()
 
     def test_a_huge_log_is_not_read(self, answer, minute, monkeypatch):
-        monkeypatch.setattr(logs, "_LARGEST_BYTES", 1000)
+        monkeypatch.setattr(log_table, "_LARGEST_BYTES", 1000)
         code, text = answer("identify", str(minute), *SWINGUP)
         assert code == 2
         assert "bytes, more than 1000" in text
