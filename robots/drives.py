@@ -318,8 +318,8 @@ class EndEffectorDrive(PositionDrive):
             raise FloatingPointError(f"action={action} is not a number. Give values in [-1, 1].")
         return displacement
 
-    def command(self, targets: list[float]) -> None:
-        """Solve for joint positions near the present ones, and drive there."""
+    def joint_targets(self, targets: list[float]) -> list[float]:
+        """Return joint positions near the present ones that lead there [rad or m]."""
         place, facing = self._solver.pose()
         position = [here + step for here, step in zip(place, targets[:3], strict=True)]
         if self.workspace is not None:
@@ -331,7 +331,11 @@ class EndEffectorDrive(PositionDrive):
             orientation = self._solver.turned((a, b, c, d), targets[3:])
         solved = self._solver.solve(position, orientation)
         chosen: list[float] = self._within_limits(np.array(solved)).tolist()
-        super().command(chosen if self.guard is None else self.guard(chosen))
+        return chosen if self.guard is None else self.guard(chosen)
+
+    def command(self, targets: list[float]) -> None:
+        """Solve for joint positions, and drive there."""
+        super().command(self.joint_targets(targets))
 
 
 class CombinedDrive(Drive):

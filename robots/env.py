@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Protocol, Unpack
 
 import numpy as np
 from gymnasium import spaces
@@ -13,7 +13,7 @@ from robots.conditions import ConditionOptions, Conditions, info_of
 from robots.distributions import read_number
 from robots.randomization import ballast_m
 from robots.rendering import View
-from robots.robot import Robot, RobotSpec
+from robots.robot import InitialState, Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
 from robots.simulation import Simulation
 from robots.state import Episode, ExactState
@@ -35,6 +35,22 @@ class EnvOptions(ConditionOptions, total=False):
 
 
 Action = NDArray[np.floating[Any]] | np.integer[Any]
+
+
+class Body(Protocol):
+    """What an environment senses and moves in place of its own world, such as a physical robot.
+
+    Rows of numbers are those of ``Sensors``.
+    """
+
+    def start(self, initial: InitialState) -> list[float]:
+        """Go where an episode starts, and return what the sensors read there."""
+
+    def advance(self, targets: list[float]) -> None:
+        """Command one row of ``Drive.targets``."""
+
+    def read(self) -> list[float]:
+        """Return what the sensors read at the end of the control step."""
 
 
 class BaseRobotEnv(ExactState, View):
@@ -147,7 +163,7 @@ class BaseRobotEnv(ExactState, View):
         self.term_names = (*task.weights, *found.terms)
         # Looked up once, since each costs a hundredth of the shortest step.
         self._read, self._state_of = self.world.sensors.read, self.world.sensors.state
-        self._advance = self.robot.drive.advance
+        self._advance, self._start = self.robot.drive.advance, self.world.start
         self._sees = robot.sensors.camera is not None
         self._remembers = type(task).remember is not Task.remember
         self._zeros = np.zeros(n_actions)
@@ -184,6 +200,14 @@ class BaseRobotEnv(ExactState, View):
     def observation_names(self) -> tuple[str, ...]:
         """Names of the entries of the observation; nothing if the task gives none."""
         return self.task.observation_names([joint.name for joint in self.robot.joints])
+
+    def embody(self, body: Body) -> None:
+        """Sense and move something else than the own world, from the next reset on.
+
+        Observation, reward and terminations stay those of the task; what randomization changes in
+        the own world is without effect.
+        """
+        self._start, self._advance, self._read = body.start, body.advance, body.read
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -225,7 +249,7 @@ class BaseRobotEnv(ExactState, View):
             # Bullet keeps some of where objects were placed and never moved; a step drops it.
             self.world.start(initial)
             self.simulation.step()
-        self.readings = self.world.start(initial)
+        self.readings = self._start(initial)
         state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
         self.state = state._replace(memory=self.task.remember(state, self._zeros))
         if conditions is not None and conditions.randomizer.delays:
