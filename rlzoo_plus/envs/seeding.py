@@ -80,8 +80,7 @@ def seed_all(seed: int, envs: Any = None) -> dict[str, Any]:
     Returns:
         What was set: `python`, `numpy`, `torch`, and the seeds of `environments` in their order.
     """
-    import torch  # noqa: F401 - seeded because it is imported
-
+    _torch()  # Seeded because it is imported.
     streams = SeedStreams.from_seed(seed)
     seed_generators(streams.agent)
     report: dict[str, Any] = dict.fromkeys(("python", "numpy", "torch"), streams.agent)
@@ -125,15 +124,19 @@ def generators_kept() -> Iterator[None]:
 
 def generator_states() -> tuple[Any, ...]:
     """Return the states of the global generators: Python's, NumPy's and torch's of the CPU."""
-    import torch
-
-    return random.getstate(), np.random.get_state(), torch.get_rng_state().numpy().copy()
+    return random.getstate(), np.random.get_state(), _torch().get_rng_state().numpy().copy()
 
 
 def set_generator_states(states: tuple[Any, ...]) -> None:
     """Set the global generators to states from `generator_states`."""
-    import torch
-
+    torch = _torch()
     random.setstate(states[0])
     np.random.set_state(states[1])
     torch.set_rng_state(torch.from_numpy(states[2]))
+
+
+def _torch() -> Any:
+    """Return torch, which a command's help does without."""
+    import torch
+
+    return torch
