@@ -21,6 +21,8 @@ VERBS = {
     "new-robot": "write an environment for your own URDF or MJCF",
     "identify": "fit a robot's mass, friction, latency, ... to a log of it",
     "sim2real": "compare a robot's log with the simulation of a training",
+    "run-robot": "let a policy act on a robot, and stop safely if anything fails",
+    "override": "take a running robot out of its policy's hands: stop, hold, ...",
     "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
@@ -50,7 +52,7 @@ GROUPS = {
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
-    "Robots": ("new-robot", "identify", "sim2real", "export"),
+    "Robots": ("new-robot", "identify", "sim2real", "export", "run-robot", "override"),
     "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }

@@ -75,7 +75,13 @@ class Driver(ABC):
     """A robot: connect, describe, read, write, stop, disconnect.
 
     `read` and `write` take less than a control period. Whatever fails raises `DriverError`.
+
+    Attributes:
+        is_stepped: Whether each command takes the robot one control step further, and nothing else
+            does, as in a simulation that waits; then no time passes in between.
     """
+
+    is_stepped = False
 
     @abstractmethod
     def connect(self) -> None:

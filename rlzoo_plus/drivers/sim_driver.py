@@ -57,6 +57,7 @@ class SimDriver(SocketDriver):
             )
         )
         self._of_robot = settings
+        self.is_stepped = settings.clock == "simulated"
         self._process: subprocess.Popen[str] | None = None
 
     @property
