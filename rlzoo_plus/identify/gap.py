@@ -175,8 +175,9 @@ class _Steps:
         count = sum(map(len, starts))
         if count < _FEWEST:
             raise ConfigError(
-                f"the log has {log.n_rows} rows, of which {count} can be compared; {_FEWEST} are "
-                "needed. Log more."
+                f"the log has {log.n_rows} rows in {len(log.stretches)} stretches without a gap, of "
+                f"which {count} can be compared; {_FEWEST} are needed. Log more, one row for each "
+                "control step."
             )
         chosen = np.unique(np.linspace(0, count - 1, min(_MOST_ROWS, count)).round()).astype(int)
         self._starts, self._commands, self._ends = (
