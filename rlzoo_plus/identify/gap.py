@@ -175,7 +175,7 @@ class _Steps:
         count = sum(map(len, starts))
         if count < _FEWEST:
             raise ConfigError(
-                f"the log has {log.n_rows} rows in {len(log.stretches)} stretches without a gap, of "
+                f"the log has {log.n_rows} rows in {len(log.stretches)} stretches without gaps, of "
                 f"which {count} can be compared; {_FEWEST} are needed. Log more, one row for each "
                 "control step."
             )
