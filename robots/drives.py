@@ -354,16 +354,16 @@ class CombinedDrive(Drive):
         self.turning = [column for column in columns if column not in self.positioned]
         held = np.isin(columns, self.positioned)
         top = np.array(motors.fastest)
-        self._centre = np.where(held, motors.centre, 0.0)
-        self._lower = np.where(held, motors.lower, -top)
-        self._upper = np.where(held, motors.upper, top)
+        self.centre = np.where(held, motors.centre, 0.0)
+        self.lower = np.where(held, motors.lower, -top)
+        self.upper = np.where(held, motors.upper, top)
         turned = [motors.indices[column] for column in self.turning]
         self._turn = motors.simulation.velocity_motors(motors.body, turned)
         self._position = motors.position_driver(self.positioned)
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target velocities, and target positions within the limits."""
-        return clip(self._centre + super().targets(action, state), self._lower, self._upper)
+        return clip(self.centre + super().targets(action, state), self.lower, self.upper)
 
     def command(self, targets: list[float]) -> None:
         """Set both kinds of motors."""
@@ -416,14 +416,14 @@ class MixedDrive(WrappedDrive):
                 f"each entry of the action. Give one row each for: {names}."
             )
         (self.n_actions,) = widths
-        self._shares = np.array(mixing, np.float64).T.copy()
+        self.shares = np.array(mixing, np.float64).T.copy()
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return the targets of the motors, whose shares are clipped to [-1, 1]."""
         # One column after the other, since a matrix product adds in another order.
-        mixed: Any = action[..., :1] * self._shares[0]
+        mixed: Any = action[..., :1] * self.shares[0]
         for entry in range(1, self.n_actions):
-            mixed = mixed + action[..., entry : entry + 1] * self._shares[entry]
+            mixed = mixed + action[..., entry : entry + 1] * self.shares[entry]
         return self.wrapped.targets(clip(mixed, -1.0, 1.0), state)
 
 

@@ -1,8 +1,9 @@
-"""`rlzoo-plus export`: a run's policy as ONNX, TorchScript, C or a Stable-Baselines3 zip."""
+"""`rlzoo-plus export`: a run's policy as ONNX, TorchScript, C, for a robot or for SB3."""
 
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +17,40 @@ def main(arguments: list[str]) -> int:
     """Export and check the file; return 1 if it does not act as the policy."""
     parser = command_parser(
         "export",
-        "Export a run's policy. ONNX, TorchScript and C files take raw observations and return "
-        "actions within their bounds: normalisation is inside.",
+        "Export a run's policy. What is written takes raw observations and returns actions within "
+        "their bounds: normalisation is inside.",
         "outputs/cartpole_bullet/ppo/... --format onnx",
     )
     add = parser.add_argument
     add_policy(parser)
-    formats = ("onnx", "torchscript", "c", "sb3")
-    of_format = "c: one C99 file; sb3: weights for Stable-Baselines3"
+    formats = ("onnx", "torchscript", "c", "leapp", "sb3")
+    of_format = (
+        "c: one C99 file; leapp: a folder for a robot, as of deploy; sb3: weights for "
+        "Stable-Baselines3"
+    )
     add("--format", choices=formats, required=True, help=of_format)
     add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
     if not arguments:
         parser.print_help(sys.stderr)
         return 2
-    options = parser.parse_args(arguments)
+    return export(parser.parse_args(arguments))
+
+
+def export(options: Namespace) -> int:
+    """Export as parsed arguments say; return 1 if the result does not act as the policy."""
+    from rlzoo_plus.deploy import bundle_export, c_export
     from rlzoo_plus.export import graph, writing
 
-    if options.format in ("onnx", "c"):
+    if options.format in ("onnx", "c", "leapp"):
         # Before the run is opened, which takes seconds.
         graph.check_onnx_is_there()
     run, policy = opened(options)
-    names = {**writing.FILE_NAMES, "c": "policy.c"}
+    names = {**writing.FILE_NAMES, "c": "policy.c", "leapp": "leapp"}
     path = options.output
     if path is None:
         path = run.folder / "export" / options.which / names[options.format]
         check_inside(run.folder, path)
-    if path.is_dir():
+    if path.is_dir() and options.format != "leapp":
         raise ConfigError(
             f"--output {path} is a folder. Name a file: {path / names[options.format]}."
         )
@@ -49,7 +58,9 @@ def main(arguments: list[str]) -> int:
     about = {"step": str(policy.step), "which": options.which, "run": name}
     try:
         if options.format == "c":
-            return _in_c(policy, run.config, path, about)
+            return _told_c(c_export.export_c(policy, run.config, path, about), path)
+        if options.format == "leapp":
+            return _told_folder(bundle_export.write_deployed(policy, run.config, path, about))
         exported = writing.export_policy(policy, run.config, path, options.format, about)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}.") from error
@@ -57,11 +68,7 @@ def main(arguments: list[str]) -> int:
     return _verdict(exported.parity, path)
 
 
-def _in_c(policy: Any, config: Any, path: Path, about: dict[str, Any]) -> int:
-    """Write a policy in C, and let it repeat what the policy does where there is a compiler."""
-    from rlzoo_plus.deploy.c_export import export_c
-
-    made = export_c(policy, config, path, about)
+def _told_c(made: Any, path: Path) -> int:
     _tell([path], made.signature)
     if made.parity is None:
         print("not checked: no C compiler (cc, gcc or clang) was found")
@@ -71,6 +78,15 @@ def _in_c(policy: Any, config: Any, path: Path, about: dict[str, Any]) -> int:
         f"{made.slowest_us:.3g} us"
     )
     return _verdict(made.parity, path)
+
+
+def _told_folder(made: Any) -> int:
+    _tell([made.folder], made.signature)
+    print(f"{made.bytes:,} bytes; README.md says how to use them")
+    print(f"SHA-256 of deploy.json, which has those of all files: {made.sha256}")
+    if made.without_commands is not None:
+        print(f"no commands of joints: {made.without_commands}")
+    return _verdict(made.parity, made.folder)
 
 
 def _tell(files: list[Path], signature: Any) -> None:

@@ -43,6 +43,7 @@ VERBS = {
     "trust": "trust packages of your own once, for all runs",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
     "export": "export a policy as ONNX, TorchScript, C or an SB3 zip",
+    "deploy": "write a policy for a robot: runs with numpy and onnxruntime",
     "import-sb3": "import a Stable-Baselines3 zip as a run",
 }
 # The overview, by what one wants to do.
@@ -52,7 +53,9 @@ GROUPS = {
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
-    "Robots": ("new-robot", "identify", "sim2real", "export", "run-robot", "override"),
+    "Robots": (
+        *("new-robot", "identify", "sim2real", "export", "deploy", "run-robot", "override"),
+    ),
     "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }
@@ -68,7 +71,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("onnx", "convert", "to-onnx"), "export"),
     **{"download": "pull", "upload": "push", "sync": "push", "continue": "resume"},
     **{"learn": "train", "run": "train", "fit": "train", "check": "doctor", "multirun": "train -m"},
-    **{"table": "compare", "import": "import-sb3", "deploy": "cloud deploy", "agent": "worker"},
+    **{"table": "compare", "import": "import-sb3", "agent": "worker"},
 }
 # What machines in a cloud call; nobody types it.
 OF_MACHINES = ("leave-fleet",)

@@ -55,12 +55,12 @@ class FrameSkip(gym.Wrapper):
 
     def __init__(self, env: gym.Env, skip: int = 4) -> None:
         super().__init__(env)
-        self._skip = _positive("skip", skip)
+        self.skip = _positive("skip", skip)
 
     def step(self, action: Any) -> Step:
         """Act until the last repetition or the episode's end."""
         total = 0.0
-        for _ in range(self._skip):
+        for _ in range(self.skip):
             observation, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
             if terminated or truncated:
@@ -178,7 +178,7 @@ class DelayedAction(gym.Wrapper):
 
     def __init__(self, env: gym.Env, delay: int = 1) -> None:
         super().__init__(env)
-        self._delay = _positive("delay", delay)
+        self.delay = _positive("delay", delay)
         self._waiting: list[Any] = []
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -189,7 +189,7 @@ class DelayedAction(gym.Wrapper):
     def step(self, action: Any) -> Step:
         """Act with what was asked for `delay` steps before."""
         if not self._waiting:
-            self._waiting = [self._nothing(action)] * self._delay
+            self._waiting = [self._nothing(action)] * self.delay
         self._waiting.append(np.array(action) if np.ndim(action) else action)
         return self.env.step(self._waiting.pop(0))
 
@@ -211,7 +211,7 @@ class SmoothAction(gym.Wrapper):
         space = _require_box("smooth_action", "action", env.action_space)
         if not 0 <= smoothing_coef < 1:
             raise ValueError(f"smoothing_coef={smoothing_coef} must be from 0 to below 1")
-        self._weight = float(smoothing_coef)
+        self.weight = float(smoothing_coef)
         self._average = np.zeros(space.shape, space.dtype)
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -221,7 +221,7 @@ class SmoothAction(gym.Wrapper):
 
     def step(self, action: Any) -> Step:
         """Act with the average, the new action included."""
-        average = self._weight * self._average + (1 - self._weight) * np.asarray(action)
+        average = self.weight * self._average + (1 - self.weight) * np.asarray(action)
         self._average = average.astype(self._average.dtype)
         return self.env.step(self._average.copy())
 
@@ -241,6 +241,7 @@ class History(gym.Wrapper):
         done = _require_box("history", "action", env.action_space, dimensions=1)
         self._observations = np.zeros((horizon, *seen.shape), seen.dtype)
         self._actions = np.zeros((horizon, *done.shape), done.dtype)
+        self.empty = (self._observations.copy(), self._actions.copy())
         # Zeros stand for what was before the episode, also where bounds exclude them.
         low = np.concatenate([np.tile(np.minimum(box.low, 0), horizon) for box in (seen, done)])
         high = np.concatenate([np.tile(np.maximum(box.high, 0), horizon) for box in (seen, done)])
