@@ -26,7 +26,9 @@ def read_numbers(path: Path) -> tuple[list[str], NDArray[np.float64]]:
         text = read_plain_file(path, _LARGEST_BYTES).decode("utf-8-sig")
         head, _, body = text.partition("\n")
         names = [name.strip() for name in next(csv.reader([head]), [])]
-        rows = np.loadtxt(StringIO(body), delimiter=",", ndmin=2, comments=None)
+        rows = np.zeros((0, 0))
+        if body.strip():
+            rows = np.loadtxt(StringIO(body), delimiter=",", ndmin=2, comments=None)
     except (FileNotFoundError, IsADirectoryError):
         raise ConfigError(f"{where}: no such file. Give a CSV, or saved episodes.") from None
     except UnicodeDecodeError:

@@ -34,6 +34,7 @@ only this machine does; let others come through a tunnel of SSH.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import selectors
@@ -307,11 +308,9 @@ class RobotEnd:
     def _refuse(self, sock: socket.socket | None, number: Any, text: str) -> None:
         """Tell a client why, and close; at once, the system would throw the text away."""
         assert sock is not None
-        try:
+        with contextlib.suppress(OSError):
             sock.sendall(packed({"id": number, "error": text}))
             sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
         self._refused[sock] = time.monotonic() + _LINGER_S
         if len(self._refused) > _MOST_REFUSED:
             self._forget(next(iter(self._refused)))
@@ -449,7 +448,9 @@ def main(robot: Any) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    # Its terminal may have been closed, and the robot is still there.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _told(error: Exception) -> str:

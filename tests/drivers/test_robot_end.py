@@ -285,6 +285,21 @@ def test_a_safe_action_that_fails_is_followed_by_the_next(monkeypatch):
         assert robot.stops == ["damp", "stop"]
 
 
+def test_it_goes_on_when_its_terminal_is_closed(monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise BrokenPipeError
+
+        flush = write
+
+    robot = Leg()
+    with serving(robot) as end:
+        monkeypatch.setattr("sys.stderr", Closed())
+        answer_to(end, packed({"id": 0, "call": "connect", "protocol": 1}), HOSTILE["garbage"])
+        with connected(end) as driver:
+            driver.read()
+
+
 def test_a_late_answer_closes_the_connection():
     robot = Leg()
     robot.read = lambda: time.sleep(0.3)
