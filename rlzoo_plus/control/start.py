@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -65,7 +66,8 @@ def on_robot(
         except BaseException:
             driver.disconnect()
             raise
-        tell(f"session {session.folder}; `rlzoo-plus override stop` stops it")
+        there = "" if options.out is None else f"{shlex.quote(str(options.out))} "
+        tell(f"session {session.folder}: `rlzoo-plus override {there}stop` stops it")
         seconds = None if options.minutes is None else 60 * options.minutes
         episodes = options.episodes or (1 if seconds is None else None)
         about = {
