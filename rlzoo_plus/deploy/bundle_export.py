@@ -22,10 +22,10 @@ from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.atomic import finite, write_atomic
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.deploy.deploy_facts import RobotFacts, facts_of_robot
 from rlzoo_plus.deploy.deployed_graph import OUT, DeployedGraph
 from rlzoo_plus.deploy.drive_commands import Commands
 from rlzoo_plus.deploy.leapp_files import leapp_files
-from rlzoo_plus.deploy.robot_facts import RobotFacts, facts_of_robot
 from rlzoo_plus.deploy.wrapper_layers import WrapperChain, read_wrappers
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
