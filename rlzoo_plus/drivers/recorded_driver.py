@@ -50,6 +50,7 @@ class RecordedDriver(Driver):
     """
 
     Settings = RecordedSettings
+    is_stepped = True
 
     def __init__(self, settings: RecordedSettings) -> None:
         """Read the log.
