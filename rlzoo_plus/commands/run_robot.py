@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> int:
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--safe", choices=("hold", "damp", "stop"), help="what a fault ends in (default: what the "
         "robot names first)")  # fmt: skip
+    add("--missed", type=positive(int), default=3, metavar="N",
+        help="missed deadlines in a row that end it (default 3)")  # fmt: skip
     add("--ask", action="store_true", help="wait for Enter before each episode")
     add("--dry-run", action="store_true", help="read and decide, and never command")
     add("--out", type=Path, metavar="DIR", help="of the log (default: outputs/robot/TIME)")

@@ -53,7 +53,12 @@ def on_robot(
             raise RunError(f"driver {options.driver}: {one_line(error)}") from error
         try:
             hz = options.hz or 1 / trained_s
-            rules = Rules(_safe_action(options.safe, robot), 1 / hz, dry_run=options.dry_run)
+            rules = Rules(
+                _safe_action(options.safe, robot),
+                1 / hz,
+                most_missed=options.missed,
+                dry_run=options.dry_run,
+            )
             for note in _notes(robot, driver, hz, trained_s, left_out):
                 tell(f"note: {note}")
             session = Session(options.out)
