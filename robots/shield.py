@@ -31,6 +31,8 @@ LEAST_SHARE = 0.1
 """Share of its strength that a motor is taken to brake with if its load may need more."""
 ROOM_OF_BOX_M = 1e-2
 """The same at the walls of a workspace."""
+BACK_SHARE = 0.75
+"""Share of the way back from outside of what is kept free, against what an arm sags."""
 SWEEPS = 8
 """How often, at most, velocities are projected on the walls of the workspace."""
 WAY_SHARE = 0.25
@@ -260,9 +262,9 @@ class Shield:
         coming, going = (np.add.reduce(np.maximum(x, 0.0), axis=-2) for x in (goes, -goes))
         share = WAY_SHARE / self.step_s
         to_high, to_low = box[1] - ROOM_OF_BOX_M - end, end - box[0] - ROOM_OF_BOX_M
-        # From outside it comes back.
-        above = np.where(to_high > 0.0, np.maximum(to_high - coming, 0.0), to_high) * share
-        below = np.where(to_low > 0.0, np.maximum(to_low - going, 0.0), to_low) * share
+        back = BACK_SHARE / self.step_s
+        above = np.where(to_high > 0.0, np.maximum(to_high - coming, 0.0) * share, to_high * back)
+        below = np.where(to_low > 0.0, np.maximum(to_low - going, 0.0) * share, to_low * back)
         squares = np.maximum(np.add.reduce(ways * ways, axis=-2), 1e-9)
         # Onto each limit in turn, again and again, leads to a point within all of them.
         for _ in range(SWEEPS):
