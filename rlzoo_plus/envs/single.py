@@ -272,7 +272,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         if spec.id.startswith("robots/"):
             # Of its model, or of what draws here.
             is_told = type(error).__module__.startswith("robots.")
-            if is_told or isinstance(error, FileNotFoundError):
+            if isinstance(error, FileNotFoundError) or (is_told and isinstance(error, Exception)):
                 reason = one_line(error)
                 raise ConfigError(f"env.id={spec.id} cannot be made: {reason}.") from error
             raise
