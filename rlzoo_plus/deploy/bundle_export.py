@@ -59,8 +59,8 @@ A policy of {environment}, trained with {algorithm}{step}. Written by rlzoo-plus
       policy.commands                   # {commands}
       policy.reset()                    # between episodes
 
-- `{name}.yaml`, `{model}`{initial} are files of NVIDIA's LEAPP, for its `InferenceManager` and for
-  Isaac ROS Deploy.
+- `{name}.yaml`, `{model}`{initial} are files of NVIDIA's LEAPP:
+  `leapp.InferenceManager("{name}.yaml")` runs them.
 - `deploy.json` says the rest: rate, names, units, limits, safe action, what it was trained with,
   and the hash of each file. Its own hash is what `rlzoo-plus deploy` printed:
   `Policy(folder, sha256=...)` accepts no other.
