@@ -51,7 +51,7 @@ for row, start in enumerate(arrays["start"]):
     actions.append(policy.act(observation, None if masks is None else masks[row]))
 np.save(out, np.array(actions))
 """
-FAST = ("ppo-normalized", "recurrent_ppo-gsde", "her-normalized", "maskable_ppo-dict")
+FAST = ("ppo-normalized", "recurrent_ppo-gsde")
 OTHERS = sorted(VARIANTS.keys() - {*FAST})
 FRAMES = [
     ("ppo-normalized", 3),
