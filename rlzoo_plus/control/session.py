@@ -38,17 +38,19 @@ class Session:
         """Make the folder; by default `outputs/robot/TIME`.
 
         Raises:
-            ConfigError: It holds a session already, is not one's own, or cannot be made.
+            ConfigError: It holds something already, or cannot be made.
         """
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
         self.folder = SESSIONS / f"{stamp}_{os.getpid()}" if folder is None else folder
         where = printable(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()):
+                raise FileExistsError
             self.folder.chmod(_OWNER_ONLY)
             self._log = (self.folder / LOG).open("x", encoding="utf-8", buffering=1)
         except FileExistsError:
-            raise ConfigError(f"{where} holds a session, or is a file. Name another.") from None
+            raise ConfigError(f"{where} holds files, or is one. Name a new folder.") from None
         except OSError as error:
             raise ConfigError(f"{where} cannot be written: {error.strerror}.") from error
         self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8", buffering=1)

@@ -380,7 +380,7 @@ def test_the_report_says_what_happened(stage):
 def test_a_session_is_its_owners_alone_and_is_not_overwritten(stage):
     stage.run()
     assert stat.S_IMODE(stage.folder.stat().st_mode) == 0o700
-    with pytest.raises(ConfigError, match="holds a session"):
+    with pytest.raises(ConfigError, match="holds files"):
         Session(stage.folder)
 
 
