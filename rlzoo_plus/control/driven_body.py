@@ -18,7 +18,16 @@ from rlzoo_plus.control.commanding import (
     said,
     signal_of,
 )
-from rlzoo_plus.control.faults import CONNECTION, JOINT, SENSOR, STALE, START, Fault, Rules
+from rlzoo_plus.control.faults import (
+    CONNECTION,
+    DEADLINES,
+    JOINT,
+    SENSOR,
+    STALE,
+    START,
+    Fault,
+    Rules,
+)
 from rlzoo_plus.control.pacing import Clock, Pacer
 from rlzoo_plus.drivers.driver import (
     Description,
@@ -110,6 +119,7 @@ class DrivenBody:
         self._positions = _with_limits(robot.sensors[POSITION], env.robot.joints)
         self._values: Values = {}
         self._read_s = self._measured_s = 0.0
+        self._sent_s: float | None = None
         self.safe_action = rules.safe_action
         self.acted: Acted | None = None
         self.episodes_left, self.is_done = 0, False
@@ -175,6 +185,7 @@ class DrivenBody:
         Raises:
             Fault: It does not answer.
         """
+        self._sent_s = None
         if not self._rules.dry_run:
             self._call(lambda: self._driver.stop(self.safe_action))
 
@@ -186,6 +197,11 @@ class DrivenBody:
             raise Fault(CONNECTION, one_line(error)) from error
 
     def _send(self, commands: Mapping[str, Floats]) -> None:
+        now, watchdog_s = self._clock.now(), self.robot.watchdog_s or np.inf
+        if self._sent_s is not None and now - self._sent_s > watchdog_s:
+            late = f"no command for {1000 * (now - self._sent_s):.0f} ms"
+            raise Fault(DEADLINES, f"{late}, and the robot waits for {1000 * watchdog_s:.0f} ms")
+        self._sent_s = now
         if not self._rules.dry_run:
             self._call(lambda: self._driver.write(commands))
 

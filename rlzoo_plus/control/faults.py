@@ -63,7 +63,7 @@ class Rules:
 
     safe_action: str  # What a fault ends in: hold, damp or stop
     period_s: float
-    stale_periods: float = 2.0  # A reading that is older ends the episode
+    stale_periods: float = 1.75  # A reading that is older ends the episode
     most_missed: int = 3  # Deadlines missed in a row that end it
     start_speed: float = 0.3  # Of the way to the start pose [rad/s]; a tenth of it in m/s
     dry_run: bool = False  # Read and decide, and never command
