@@ -48,6 +48,8 @@ VERBS += ("typed",)
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
 MODULES += tuple(f"rlzoo_plus.runs.{name}" for name in ("plan", "train_job", "printing", "run"))
 MODULES += (
+    "rlzoo_plus.deploy.bundle_export",
+    "rlzoo_plus.deploy.c_export",
     "rlzoo_plus.export.sb3_format",
     "rlzoo_plus.training.callbacks",
     "rlzoo_plus.analysis.curves",
