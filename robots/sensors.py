@@ -21,6 +21,14 @@ Memory = Mapping[str, Any]
 
 NOTHING: Memory = {}
 
+JOINT_UNITS = {
+    "joint_position": ("rad", "m"),
+    "joint_velocity": ("rad/s", "m/s"),
+    "joint_effort": ("N m", "N"),
+    "joint_torque": ("N m", "N"),
+}
+"""Units of a hinge and of a slider, by what is sensed of it or commanded."""
+
 
 class State(NamedTuple):
     """What the sensors of one world read, or of many: ``...`` is empty or (n_worlds,).

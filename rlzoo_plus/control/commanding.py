@@ -24,17 +24,11 @@ from robots.drives import (
     VelocityDrive,
     commanding_drive,
 )
+from robots.sensors import JOINT_UNITS
 from robots.simulation import JointInfo
 from robots.world import TeamDrive
 
 POSITION, VELOCITY, TORQUE = "joint_position", "joint_velocity", "joint_torque"
-# Of a hinge, and of a slider.
-UNITS = {
-    POSITION: ("rad", "m"),
-    VELOCITY: ("rad/s", "m/s"),
-    TORQUE: ("N m", "N"),
-    "joint_effort": ("N m", "N"),
-}
 _KINDS: dict[type[Drive], str] = {
     TorqueDrive: TORQUE,
     VelocityDrive: VELOCITY,
@@ -193,7 +187,7 @@ def signal_of(signals: Mapping[str, Signal], name: str, verb: str, robot: str) -
 
 def check_unit(what: str, signal: Signal, joints: Sequence[JointInfo]) -> None:
     """Refuse a signal of joints in another unit than radians, metres and the like."""
-    units = UNITS.get(what.partition(" ")[0])
+    units = JOINT_UNITS.get(what.partition(" ")[0])
     if units is None:
         return
     wanted = {units[joint.slides] for joint in joints}

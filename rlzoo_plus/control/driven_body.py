@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.control.commanding import (
     POSITION,
-    UNITS,
     Commander,
     beyond,
     check_unit,
@@ -40,6 +39,7 @@ from rlzoo_plus.drivers.driver import (
 from rlzoo_plus.errors import ConfigError
 from robots.env import BaseRobotEnv
 from robots.robot import InitialState
+from robots.sensors import JOINT_UNITS
 from robots.simulation import JointInfo
 
 Floats = NDArray[np.float64]
@@ -301,7 +301,7 @@ def _match(
         if name in robot.sensors:
             signal = robot.sensors[name]
             found.append((name, span, columns_by_name(name, entries, signal.names)))
-            if name in UNITS or name == "joint_velocity":
+            if name in JOINT_UNITS:
                 check_unit(name, signal, env.robot.joints)
         elif name.startswith(_OF_KINEMATICS) and not env.robot.free_base:
             derived.append(span)

@@ -20,14 +20,10 @@ from robots.drives import (
     TorqueDrive,
     VelocityDrive,
 )
+from robots.sensors import JOINT_UNITS
 from robots.simulation import JointInfo
 
 Floats = NDArray[np.float64]
-_UNITS = {
-    "joint_position": ("rad", "m"),
-    "joint_velocity": ("rad/s", "m/s"),
-    "joint_torque": ("N m", "N"),
-}
 
 
 class NotAffineError(Exception):
@@ -52,7 +48,7 @@ class Affine:
         for kind in dict.fromkeys(self.kinds):
             columns = [n for n, own in enumerate(self.kinds) if own == kind]
             joints = [self.joints[n] for n in columns]
-            units = [_UNITS[kind][joint.slides] for joint in joints]
+            units = [JOINT_UNITS[kind][joint.slides] for joint in joints]
             reach = np.abs(self.scale)
             found[kind] = {
                 "names": [joint.name for joint in joints],

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlzoo_plus.errors import ConfigError
+from robots.sensors import JOINT_UNITS
 
 Values = Mapping[str, NDArray[np.float64]]
 """Arrays of shape (n,) by the name of their signal; entries are in the order of its names."""
@@ -18,14 +19,8 @@ Values = Mapping[str, NDArray[np.float64]]
 SAFE_ACTIONS = ("hold", "damp", "stop")
 """Hold the present position, oppose motion without holding, or switch the motors off."""
 
-JOINT_UNITS = ("rad", "m")
-"""Of the position of a hinge and of a slider."""
-
-_UNITS = {
-    "joint_position": JOINT_UNITS,
-    "joint_velocity": ("rad/s", "m/s"),
-    "joint_effort": ("N m", "N"),
-    "joint_torque": ("N m", "N"),
+_UNITS: dict[str, tuple[str, ...]] = {
+    **JOINT_UNITS,
     "position": ("m",),
     "velocity": ("m/s",),
     "angular_velocity": ("rad/s",),
