@@ -227,6 +227,7 @@ CANNOT_RUN = {
     r"import-sb3 rl-trained-agents": "needs agents of DLR-RM/rl-trained-agents",
     r"\bhub (push|pull|search)|hf://|outputs/hub": "needs the Hub; tests/hub has a stand-in of it",
     r"my_arm\.": "needs a driver of the reader's",
+    r"watch-robot": "needs a session, and serves until Ctrl-C",
     r"override stop": "needs a robot that moves, in another terminal",
     r"cloud build": "needs docker, podman or buildah; test_cloud_build.py imitates them",
 }

@@ -12,8 +12,9 @@ from rlzoo_plus.commands.runs import folder_of
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.dashboard.source import Source
 from rlzoo_plus.dashboard.static_export import export_pages
-from rlzoo_plus.dashboard.web_server import HOST, DashboardServer, plotly_file
+from rlzoo_plus.dashboard.web_server import DashboardServer, plotly_file
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.local_pages import HOST
 from rlzoo_plus.store.cache import cached_run
 
 _PORT = 8501
@@ -33,21 +34,16 @@ def main(arguments: list[str]) -> int:
     add("--port", type=int, default=_PORT, help="default: %(default)s")
     add("--export", type=Path, metavar="DIR", help="write the pages as files, to open without it")
     options = parser.parse_args(arguments)
-    if not 0 < options.port < 2**16:
-        raise ConfigError(f"--port {options.port}: must be from 1 to 65535.")
     plotly = plotly_file()
     source = source_of(options.dir)
     if options.export is not None:
         count = export_pages(source, options.export, plotly)
         tell(f"{printable(options.export / 'index.html', LONGEST_LINE)}   ({count} runs)")
         return 0
-    try:
-        server = DashboardServer(source, options.port, plotly)
-    except OSError:
-        raise ConfigError(
-            f"--port {options.port} is taken. Choose another, e.g. --port {options.port + 1}."
-        ) from None
-    with server, contextlib.suppress(KeyboardInterrupt):
+    with (
+        DashboardServer(source, options.port, plotly) as server,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         # Runs are read already while the browser starts.
         threading.Thread(target=source.runs, daemon=True).start()
         # The port answers from here on.

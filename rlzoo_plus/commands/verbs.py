@@ -23,6 +23,7 @@ VERBS = {
     "sim2real": "compare a robot's log with the simulation of a training",
     "run-robot": "let a policy act on a robot, and stop safely if anything fails",
     "override": "take a running robot out of its policy's hands: stop, hold, ...",
+    "watch-robot": "show a running robot in the browser, with a stop button",
     "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
@@ -55,6 +56,7 @@ GROUPS = {
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
     "Robots": (
         *("new-robot", "identify", "sim2real", "export", "deploy", "run-robot", "override"),
+        "watch-robot",
     ),
     "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),

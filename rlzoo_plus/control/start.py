@@ -71,8 +71,9 @@ def on_robot(
         except BaseException:
             driver.disconnect()
             raise
-        there = "" if options.out is None else f"{shlex.quote(str(options.out))} "
-        tell(f"session {session.folder}: `rlzoo-plus override {there}stop` stops it")
+        there = "" if options.out is None else f" {shlex.quote(str(options.out))}"
+        tell(f"session {session.folder}: `rlzoo-plus override{there} stop` stops it")
+        tell(f"`rlzoo-plus watch-robot{there}` shows it in the browser")
         seconds = None if options.minutes is None else 60 * options.minutes
         episodes = options.episodes or (1 if seconds is None else None)
         about = {

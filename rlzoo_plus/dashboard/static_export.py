@@ -17,8 +17,9 @@ from rlzoo_plus.dashboard.runs_data import run_data, runs_data, videos
 from rlzoo_plus.dashboard.series_data import AXES, clock_data, metrics_data, series_data
 from rlzoo_plus.dashboard.source import Source
 from rlzoo_plus.dashboard.studies_data import study_data, sweep_data
-from rlzoo_plus.dashboard.web_server import FILES, PAGE, PLOTLY, POLICY, as_json
+from rlzoo_plus.dashboard.web_server import FILES, PAGE, PLOTLY, POLICY
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.local_pages import as_json
 
 _MARK = ".rlzoo-plus-dashboard"
 

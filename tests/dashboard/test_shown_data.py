@@ -12,8 +12,8 @@ from rlzoo_plus.dashboard.runs_data import run_data, runs_data, variant_name
 from rlzoo_plus.dashboard.series_data import clock_data, metrics_data, series_data
 from rlzoo_plus.dashboard.source import Source
 from rlzoo_plus.dashboard.studies_data import study_data, sweep_data
-from rlzoo_plus.dashboard.web_server import as_json
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.local_pages import as_json
 
 
 def by_path(source):
