@@ -109,6 +109,18 @@ def newest_session() -> Path:
     return found[-1].parent
 
 
+def check(folder: Path, word: str) -> None:
+    """Check that there is such a folder, and such an override.
+
+    Raises:
+        ConfigError: The word or the folder is unknown.
+    """
+    if word not in WORDS:
+        raise ConfigError(unknown_name("override", printable(word), WORDS))
+    if not folder.is_dir():
+        raise ConfigError(f"{printable(folder)}: no such session. Name the folder of one.")
+
+
 def override(folder: Path, word: str) -> None:
     """Ask the session in a folder for a safe action, or to go on; return when it has obeyed.
 
@@ -116,10 +128,7 @@ def override(folder: Path, word: str) -> None:
         ConfigError: The word or the folder is unknown.
         RunError: No loop takes it.
     """
-    if word not in WORDS:
-        raise ConfigError(unknown_name("override", printable(word), WORDS))
-    if not folder.is_dir():
-        raise ConfigError(f"{printable(folder)}: no such session. Name the folder of one.")
+    check(folder, word)
     file = folder / _FILE
     write_atomic(file, f"{word}\n")
     end = time.monotonic() + _PATIENCE_S
