@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.control.attention import Attention
@@ -79,7 +78,7 @@ class ControlLoop:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Acting,
         venv: VecEnv,
         driver: Driver,
         rules: Rules,
@@ -88,6 +87,9 @@ class ControlLoop:
         *,
         clock: Clock,
         ask: Callable[[], None] = lambda: None,
+        look: Callable[[], None] = lambda: None,
+        is_over: Callable[[], bool] = lambda: False,
+        seeds_of: Callable[[int, int], list[int]] = held_out_seeds,
         tell: Callable[[str], None] = log.info,
     ) -> None:
         """Match environment and robot; nothing moves.
@@ -101,6 +103,9 @@ class ControlLoop:
             attention: Signals and overrides.
             clock: Of the periods.
             ask: Called before each episode.
+            look: Called every period, besides; what it raises ends the session.
+            is_over: Whether the session has reached its end, asked after each step.
+            seeds_of: Returns seeds of so many episodes of a set.
             tell: Takes what the operator should know.
 
         Raises:
@@ -109,10 +114,11 @@ class ControlLoop:
         self._env = robot_env_of(venv)
         self._policy, self._venv, self._driver = _Checked(policy), venv, driver
         self._rules, self._session, self._attention = rules, session, attention
-        self._clock, self._tell = clock, tell
+        self._clock, self._tell, self._look = clock, tell, look
+        self._is_over, self._seeds_of = is_over, seeds_of
         self.body = DrivenBody(
             self._env, driver, rules, clock,
-            attend=attention, ask=ask, idle=session.write_waiting, tell=tell,
+            attend=self.attend, ask=ask, idle=session.write_waiting, tell=tell,
         )  # fmt: skip
         self._rows = Rows(
             self._env,
@@ -122,6 +128,15 @@ class ControlLoop:
         self.outcome = Outcome()
         self._return, self._steps = 0.0, 0
 
+    def attend(self) -> None:
+        """Look for what ends the session from outside.
+
+        Raises:
+            Fault: There is something.
+        """
+        self._attention()
+        self._look()
+
     def run(
         self, episodes: int | None, seconds: float | None, seed: int, about: Mapping[str, Any]
     ) -> Outcome:
@@ -130,7 +145,7 @@ class ControlLoop:
         Args:
             episodes: How many; None for as many as there is time for.
             seconds: How long at most; None for no limit.
-            seed: Of a set of held-out episodes, as for `evaluate`.
+            seed: Of a set of episodes, by default of held-out ones as for `evaluate`.
             about: What the session is of.
         """
         self._session.begin(about, self._rows.columns)
@@ -161,11 +176,11 @@ class ControlLoop:
 
     def _play_all(self, episodes: int | None, seconds: float | None, seed: int) -> None:
         most = episodes or _MOST_EPISODES
-        self._venv.env_method("set_episode_seeds", held_out_seeds(most, seed))
+        self._venv.env_method("set_episode_seeds", self._seeds_of(most, seed))
         self._warm_up()
         self.body.episodes_left = most
         end_s = np.inf if seconds is None else self._clock.now() + seconds
-        while not self.body.is_done and self._clock.now() < end_s:
+        while not self.body.is_done and self._clock.now() < end_s and not self._is_over():
             try:
                 self._play(end_s)
             except Overridden as asked:
@@ -177,7 +192,7 @@ class ControlLoop:
             if self._clock.now() >= end_s:
                 self._cut("the time is over")
                 return
-            if self.body.is_done:
+            if self.body.is_done or self._is_over():
                 return
 
     def _record(self, step: Step) -> None:
@@ -270,10 +285,29 @@ class ControlLoop:
         }
 
 
+class Acting(Protocol):
+    """What decides: a `Policy`, or what explores in place of one."""
+
+    maskable: bool
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """Space of the actions."""
+
+    @property
+    def step(self) -> int | None:
+        """Environment steps it was trained for."""
+
+    def predict(
+        self, observation: Any, state: Any, starts: Any, deterministic: bool, masks: Any, /
+    ) -> tuple[np.ndarray, Any]:
+        """Choose actions, as `Policy.predict`."""
+
+
 class _Checked:
     """A policy whose actions are numbers within the limits of its action space, or a `Fault`."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Acting) -> None:
         self._policy, self.maskable = policy, policy.maskable
         space = policy.action_space
         self._low = self._high = np.array(np.nan)

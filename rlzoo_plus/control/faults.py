@@ -14,6 +14,7 @@ ACTION, OUTSIDE = "action is not a number", "action outside its limits"
 COMMAND = "command outside the robot's limits"
 DEADLINES, CONNECTION, POLICY = "missed deadlines", "lost connection", "error in the policy"
 SIGNAL, OVERRIDE, START = "signal", "override", "start pose not reached"
+LEARNER = "learning has ended"
 
 
 class Fault(RunError):  # noqa: N818 - what it is called on robots

@@ -9,12 +9,20 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.control.attention import Attention
-from rlzoo_plus.control.control_loop import ControlLoop, Outcome, for_robot, report, robot_env_of
-from rlzoo_plus.control.faults import Rules
+from rlzoo_plus.control.control_loop import (
+    Acting,
+    ControlLoop,
+    Outcome,
+    for_robot,
+    report,
+    robot_env_of,
+)
+from rlzoo_plus.control.faults import LEARNER, Fault, Rules
 from rlzoo_plus.control.pacing import Clock, RealClock, SteppedClock
 from rlzoo_plus.control.session import Session
 from rlzoo_plus.drivers.driver import Description, Driver, DriverError
@@ -23,6 +31,10 @@ from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.changed_env import check_spaces
 from rlzoo_plus.runs.run import Run
 
+if TYPE_CHECKING:
+    # It imports what trains.
+    from rlzoo_plus.learner.learning import Learning
+
 __all__ = ["on_robot", "report"]
 
 # A robot that stops itself later than after so many periods has no watchdog of use.
@@ -30,21 +42,32 @@ _WATCHDOG_PERIODS = 2
 
 
 def on_robot(
-    run: Run, options: Namespace, command: Sequence[str], tell: Callable[[str], None]
+    run: Run,
+    options: Namespace,
+    command: Sequence[str],
+    tell: Callable[[str], None],
+    learning: Learning | None = None,
 ) -> tuple[Outcome, Path]:
     """Run a session with the options of the command; return what came of it, and its folder.
 
+    Args:
+        run: Whose task it is, and whose policy unless it learns.
+        options: Of the command.
+        command: As it was typed.
+        tell: Takes what the operator should know.
+        learning: What explores in place of a policy.
+
     Raises:
         ConfigError: An option, or the robot, does not fit the policy.
-        RunError: The robot cannot be reached.
+        RunError: The robot cannot be reached, or learning does not begin.
     """
-    config, changed = run.changed_config(options.overrides)
+    config, changed = run.changed_config([] if learning else options.overrides)
     config, left_out = for_robot(config)
-    policy = run.policy(options.which)
+    policy: Acting = learning or run.policy(options.which)
     driver = make_driver(options.driver, _options(options.driver, options.options, config.env))
     with closing(run.env(1, config=config)) as venv:
         if changed:
-            check_spaces(policy, venv, changed)
+            check_spaces(run.policy(options.which), venv, changed)
         trained_s = robot_env_of(venv).simulation.step_s
         try:
             driver.connect()
@@ -61,13 +84,19 @@ def on_robot(
             )
             for note in _notes(robot, driver, hz, trained_s, left_out):
                 tell(f"note: {note}")
+            if learning is not None:
+                learning.join(venv, is_stepped=driver.is_stepped)
             session = Session(options.out)
             attention = Attention(session.folder, robot.safe_actions)
+            ask = (lambda: attention.wait_for_enter(tell)) if options.ask else lambda: None
             loop = ControlLoop(
                 policy, venv, driver, rules, session, attention,
                 clock=_clock_of(driver), tell=tell,
-                ask=(lambda: attention.wait_for_enter(tell)) if options.ask else lambda: None,
+                **({"ask": ask} if learning is None else _of_learning(learning, ask)),
             )  # fmt: skip
+            if learning is not None:
+                run = learning.begin(loop.attend)
+                tell(f"learns in {run.path}")
         except BaseException:
             driver.disconnect()
             raise
@@ -75,7 +104,7 @@ def on_robot(
         tell(f"session {session.folder}: `rlzoo-plus override{there} stop` stops it")
         tell(f"`rlzoo-plus watch-robot{there}` shows it in the browser")
         seconds = None if options.minutes is None else 60 * options.minutes
-        episodes = options.episodes or (1 if seconds is None else None)
+        endless = learning is not None or seconds is not None
         about = {
             "command": list(command),
             "run": None if run.path is None else str(run.path),
@@ -89,7 +118,29 @@ def on_robot(
             "driver": options.driver,
             "robot": asdict(robot),
         }
+        episodes = options.episodes or (None if endless else 1)
         return loop.run(episodes, seconds, options.seed, about), session.folder
+
+
+def _of_learning(learning: Learning, ask: Callable[[], None]) -> dict[str, Any]:
+    """Return what the loop asks of learning."""
+
+    def look() -> None:
+        try:
+            learning.look()
+        except RunError as error:
+            raise Fault(LEARNER, one_line(error)) from error
+
+    def before_an_episode() -> None:
+        learning.wait_between_episodes()
+        ask()
+
+    return {
+        "ask": before_an_episode,
+        "look": look,
+        "is_over": lambda: learning.is_over,
+        "seeds_of": lambda count, _: learning.seeds(count),
+    }
 
 
 def _safe_action(asked: str | None, robot: Description) -> str:

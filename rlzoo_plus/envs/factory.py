@@ -47,14 +47,17 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
     chain = _Chain(config.env, config.vec_env, packages_of(config), recorded=True)
-    venv = _make_vec_env(chain, config.n_envs, seed, monitor)
+    venv = wrapped_for_training(_make_vec_env(chain, config.n_envs, seed, monitor), config)
+    venv.seed(seed)
+    return venv
+
+
+def wrapped_for_training(venv: VecEnv, config: RunConfig) -> VecEnv:
+    """Wrap environments in what only training has: the price of broken limits, normalisation."""
     if config.cost is not None:
         require_priceable(venv.observation_space, config.env.id)
         venv = CostLimitVecEnv(venv, config.cost)
-    if config.normalize is not None:
-        venv = _normalize(venv, config, config.normalize)
-    venv.seed(seed)
-    return venv
+    return venv if config.normalize is None else _normalize(venv, config, config.normalize)
 
 
 def make_eval_env(

@@ -178,13 +178,16 @@ class ExpManager:
                 # Before anything is made that a forked process must not have.
                 beside = BackgroundEvaluator(config)
                 stack.callback(beside.close)
-        train_env = make_train_env(config, self.seeds.train, self.run_dir.monitor)
+        train_env = self._make_train_env()
         stack.callback(train_env.close)
         if not is_evaluated or beside is not None:
             return train_env, beside
         eval_env = make_evaluation_env(config)
         stack.callback(eval_env.close)
         return train_env, eval_env
+
+    def _make_train_env(self) -> VecEnv:
+        return make_train_env(self.config, self.seeds.train, self.run_dir.monitor)
 
     def _learn(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, resumer: Resumer

@@ -8,7 +8,7 @@ from support.training import tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.envs.factory import make_train_env
-from rlzoo_plus.training.resume.snapshot import _start_new_episodes
+from rlzoo_plus.training.resume.snapshot import start_new_episodes
 
 pytestmark = pytest.mark.training
 CASES = {
@@ -41,7 +41,7 @@ def test_the_last_step_in_the_buffer_ends_its_episode(case):
     assert not buffer.dones[last].any()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _start_new_episodes(agent)
+        start_new_episodes(agent)
     assert buffer.dones[last].all()
     # Cut short is not the same as failed: what comes after still counts.
     assert buffer.timeouts[last].all() == buffer.handle_timeout_termination
@@ -51,7 +51,7 @@ def test_the_end_of_an_episode_that_was_over_stays_what_it_was():
     agent = agent_of("plain")
     buffer = agent.replay_buffer
     buffer.dones[buffer.pos - 1], buffer.timeouts[buffer.pos - 1] = 1, 0
-    _start_new_episodes(agent)
+    start_new_episodes(agent)
     assert not buffer.timeouts[buffer.pos - 1].any()
 
 
@@ -60,7 +60,7 @@ def test_the_agent_sees_the_beginning_of_new_episodes(case):
     agent = agent_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _start_new_episodes(agent)
+        start_new_episodes(agent)
     assert agent._last_episode_starts.all()
     assert agent.env.get_attr("rewards") == [[], []]
     seen, original = agent._last_obs, agent._last_original_obs

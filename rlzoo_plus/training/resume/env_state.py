@@ -89,6 +89,8 @@ def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False)
     if isinstance(base, OwnVecEnv):
         problem = base.restore(state.get("vec_env"))
         problems = [] if problem is None else [problem]
+    elif state.get("vec_env") is not None:
+        problems = ["its experience came from elsewhere: new episodes begin"]
     else:
         problems = _restore_chains(base, state, may_call=may_call)
     for layer, values in zip(wrappers, state["wrappers"], strict=True):

@@ -327,7 +327,7 @@ def restore_all(
     may_call = bool(own_code(config))
     problems = env_state.restore_envs(agent.env, state["envs"], may_call=may_call)
     if problems:
-        _start_new_episodes(agent)
+        start_new_episodes(agent)
     else:
         problems = env_state.forgotten(agent.env, state["envs"])
     # Last: restoring the environments may have drawn from the global generators.
@@ -342,7 +342,7 @@ def _flush(agent: Any) -> None:
             output.flush()
 
 
-def _start_new_episodes(agent: Any) -> None:
+def start_new_episodes(agent: Any) -> None:
     """Abandon the running episodes where they cannot be restored."""
     agent._last_obs = agent.env.reset()
     agent._last_episode_starts = np.ones((agent.n_envs,), dtype=bool)
