@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,11 +24,19 @@ from rlzoo_plus.registry import Registry
 # Gymnasium's adapters for old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
 LATEST = "latest"
-# What copies a run from a URL to the cache and returns its folder, by scheme; the Hub is optional.
+# What copies a run to the cache and returns its folder, by the scheme of its URL, or for a model of
+# a registry; rooms beside the core are optional.
 _COPIES = Registry(
     "copies",
     "RUN",
-    {"s3": "rlzoo_plus.store.cache:cached_run", "hf": "rlzoo_plus.hub.copies:copy_of"},
+    {
+        "s3": "rlzoo_plus.store.cache:cached_run",
+        "hf": "rlzoo_plus.hub.copies:copy_of",
+        "model": "rlzoo_plus.models.model_copies:copy_of",
+    },
+)
+_MODEL = re.compile(
+    r"(?:(?!hf://).*/models/|models/)?[A-Za-z0-9][\w.-]*@[a-z0-9][a-z0-9_-]*", re.ASCII
 )
 _MOST_SHOWN = 10
 
@@ -55,8 +64,8 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
         name: A run directory, or a folder in it that holds a policy; a bundle, as a folder or a
             zip; `latest`, the run below outputs/ that was started last; or the end of the path of
             one run below outputs/; `trained/NAME`, a run that comes with the package; or the URL
-            of a run in S3 or on the Hugging Face Hub (`hf://org/name@revision`), which is copied
-            to the cache.
+            of a run in S3 or on the Hugging Face Hub (`hf://org/name@revision`), or a model of a
+            registry (`NAME@production`, `NAME@3`), which is copied to the cache.
         wanted: The policy that is to be played; empty for the best, or the final one where there
             is no best. `latest` is then the newest run that has it.
 
@@ -64,9 +73,12 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
         ConfigError: There is no such run, or several match.
         RunError: A store cannot be reached.
     """
-    scheme, separator, _ = str(name).partition("://")
+    text = str(name)
+    if _MODEL.fullmatch(text) and not os.path.lexists(text):
+        return _copied(text, "model")
+    scheme, separator, _ = text.partition("://")
     if separator and scheme in _COPIES:
-        return _copied(str(name), scheme)
+        return _copied(text, scheme)
     path = Path(name)
     if not os.path.lexists(path):
         path = _find_by_name(str(name), wanted)
@@ -94,15 +106,18 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
 
 
 def _copied(url: str, scheme: str) -> Place:
-    """Return the copy of the run, or of the bundle, at a URL."""
+    """Return the copy of the run, the bundle or the model that a URL or NAME@ALIAS names."""
     try:
         found = find_place(_COPIES.load(scheme)(url))
     except DamagedFolderError as error:
         raise ConfigError(f"{printable(url)} is damaged: {error}.") from error
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("rlzoo_plus.hub"):
+        room = (error.name or "").removeprefix("rlzoo_plus.").partition(".")[0]
+        if room not in ("hub", "models"):
             raise
-        raise ConfigError(f"{printable(url)}: rlzoo_plus was installed without its hub/.") from None
+        raise ConfigError(
+            f"{printable(url)}: rlzoo_plus was installed without its {room}/."
+        ) from None
     return replace(found, url=url)
 
 
