@@ -1,9 +1,12 @@
 """Renew tests/envs/environment_digests.json: what each shipped environment does in 200 steps.
 
+And environment_versions.json beside it: hashes of the code that decides what each robot does.
+
 An environment that behaves otherwise needs a new version in its id, so that results under one id
 can be compared; this refuses to replace the numbers of an id that is there already.
 
-`--changed robots/HalfCheetah-v0` replaces them all the same, for the repair of a defect.
+`--changed robots/HalfCheetah-v0` replaces them all the same, for the repair of a defect, or for
+code that was written otherwise and does the same.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 def main() -> int:
     """Renew the file; return 1 if an environment has changed under its old id."""
+    from support import environment_digests as digests
     from support.environment_digests import digest, explain, load, names, save
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -35,6 +39,10 @@ def main() -> int:
         else:
             print(f"{'renewed' if name in stored else 'new'}: {name}")
     save(found)
+    before, now = load(digests.VERSIONS), digests.versions()
+    kept = {robot for robot in before.keys() & now.keys() if robot not in allowed}
+    refused += digests.renamed({r: before[r] for r in kept}, {r: now[r] for r in kept})
+    save(now | {robot: before[robot] for robot in kept}, digests.VERSIONS)
     for problem in refused:
         print(f"refused: {problem}", file=sys.stderr)
     return 1 if refused else 0

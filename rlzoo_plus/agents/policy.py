@@ -28,6 +28,7 @@ from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.config.trusted import how_to_trust, import_trusted, left_to_trust
+from rlzoo_plus.envs.environment_version import environment_version
 from rlzoo_plus.envs.finite import require_finite
 from rlzoo_plus.envs.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.envs.spaces import decode_space, encode_space
@@ -161,7 +162,7 @@ def save_weights(
         },
         weights=weights,
         normalization=None if normalizer is None else normalizer.state(),
-        about=about,
+        about={**about, "environment": environment_version(config.env)},
     )
     try:
         save_bundle(path, bundle)

@@ -40,12 +40,20 @@ def add_policy(parser: ArgumentParser) -> None:
         help=f"{RUN_HELP}; a bundle (a folder or a zip); s3://..., hf://org/name",
     )
     add("--which", help=WHICH_HELP)
+    add_trust(parser)
+
+
+def add_trust(parser: ArgumentParser) -> None:
+    """Add the arguments that allow to play what comes from elsewhere, or has changed since."""
+    add = parser.add_argument
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
+    other_help = "play though the environment is not the one of its training any more"
+    add("--other-env", action="store_true", help=other_help)
 
 
 def opened(options: Namespace) -> tuple[rlzoo_plus.Run, rlzoo_plus.Policy]:
     """Open the policy that the arguments name, and limit torch to one thread."""
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     run.require_trust()
     import torch
 
@@ -55,13 +63,16 @@ def opened(options: Namespace) -> tuple[rlzoo_plus.Run, rlzoo_plus.Policy]:
     return run, run.policy(options.which)
 
 
-def open_to_play(name: str, which: str | None, *, trust: bool) -> rlzoo_plus.Run:
+def open_to_play(name: str, options: Namespace) -> rlzoo_plus.Run:
     """Open the run whose policy is to be played; print which it is where that was not typed.
 
-    `which` is None if it was not typed.
+    `options` has the arguments of `add_trust`, and `which`, which is None if it was not typed.
     """
+    which: str | None = options.which
     # torch is imported here, when the arguments are known to be right.
-    run = rlzoo_plus.Run.open(name, trust=trust, wanted=which or "")
+    run = rlzoo_plus.Run.open(
+        name, trust=options.trust, wanted=which or "", other_env=options.other_env
+    )
     notes = [f"{LATEST} is {printable(run.path)}"] if name == LATEST else []
     if which is None and run.which == "final" and not name.rstrip("/").endswith("final"):
         notes.append("it was never evaluated: its final policy is used")

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     from rlzoo_plus.policies.diagnosis import diagnose, draw
 
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     found = diagnose(run, options.which, options.episodes, options.seed)
     if options.picture is not None:
         draw(found, options.picture)

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     add("--save-episodes", type=Path, metavar="DIR", help="keep each episode, for replay, inspect")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     folder, play = options.save_episodes, run.evaluate
     if folder is not None:
         from rlzoo_plus.policies.verification import record_evaluation
@@ -63,6 +63,10 @@ def _table(record: dict[str, Any], max_return: float | None) -> str:
     engine, trained = record["engine"], record["trained_engine"]
     if not is_same_engine(engine, trained):
         rows.append(("engine", f"{engine}; it was trained with {trained}"))
+    if record["other_environment"]:
+        rows.append(
+            ("environment", f"another than in training: {'; '.join(record['other_environment'])}")
+        )
     rows += [
         ("episodes", f"{record['episodes']}, {mode}"),
         ("mean return", f"{record['mean_return']:.2f} +- {record['std_return']:.2f}"),

@@ -14,7 +14,7 @@ from rlzoo_plus.analysis.find_run import Place, find_place, read_config, trust_o
 from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.commands.arguments import RUN_HELP, positive
+from rlzoo_plus.commands.arguments import RUN_HELP, add_trust, positive
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.errors import ConfigError
 
@@ -42,7 +42,7 @@ def _push(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"{printable(options.name)}: a push makes the newest revision. Write {repo.repo}."
         )
-    run = rlzoo_plus.Run.open(options.run, trust=options.trust)
+    run = rlzoo_plus.Run.open(options.run, trust=options.trust, other_env=options.other_env)
     with tempfile.TemporaryDirectory(prefix="rlzoo-hub-") as folder:
         target = options.dry_run or Path(folder)
         if any(target.glob("*")):
@@ -140,7 +140,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--no-video", action="store_true", help="record no video")
     add("--message", help="of the commit")
     add("--dry-run", type=Path, metavar="DIR", help="write what would be sent, and send nothing")
-    add("--trust", action="store_true", help="import the run's own packages and wrappers")
+    add_trust(push)
     push.set_defaults(action=_push)
     pull = commands.add_parser("pull", help="bring a policy, also of the RL Zoo or SB3")
     add = pull.add_argument

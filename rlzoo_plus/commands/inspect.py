@@ -7,7 +7,14 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
+from rlzoo_plus.commands.arguments import (
+    RUN_HELP,
+    WHICH_HELP,
+    add_trust,
+    not_negative,
+    open_to_play,
+    positive,
+)
 from rlzoo_plus.commands.replay import run_of
 from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.commands.zoo_arguments import in_our_form
@@ -43,7 +50,7 @@ def main(arguments: list[str]) -> int:
     add("--episode", type=positive(int), default=1, help="which held-out episode (default 1)")
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
-    add("--trust", action="store_true", help="import the run's own packages and wrappers")
+    add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
     if overrides and "=" not in overrides[0] and not overrides[0].startswith(("-", "~", "+")):
         if overrides[1:]:
@@ -75,7 +82,7 @@ def _step_through(name: str, options: Namespace) -> int:
         run = run_of(file, about, None, trust=options.trust)
         views = stepping.views_of_file(run, episode, run.changed_config(about["overrides"])[0])
     else:
-        run = open_to_play(name, options.which, trust=options.trust)
+        run = open_to_play(name, options)
         run.require_trust()
         policy = run.policy(options.which)
         seed = held_out_seeds(options.episode, options.seed)[-1]

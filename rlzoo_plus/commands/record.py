@@ -7,7 +7,14 @@ from typing import Any
 
 import rlzoo_plus
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
+from rlzoo_plus.commands.arguments import (
+    RUN_HELP,
+    WHICH_HELP,
+    add_trust,
+    not_negative,
+    open_to_play,
+    positive,
+)
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.errors import ConfigError
@@ -26,7 +33,7 @@ def main(arguments: list[str]) -> int:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; a bundle; s3://..., hf://org/name")
     add("--which", help=WHICH_HELP)
-    add("--trust", action="store_true", help="import the runs' own packages and wrappers")
+    add_trust(parser)
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
     add("--out", type=Path, help="a .mp4 or .gif (default: RUN/videos/<which>.mp4)")
@@ -37,7 +44,7 @@ def main(arguments: list[str]) -> int:
     worst_help = f"of so many held-out episodes (default {_WORST_OF}), show the worst first"
     add("--worst", nargs="?", type=positive(int), const=_WORST_OF, metavar="N", help=worst_help)
     options = parser.parse_args(in_our_form("record", arguments))
-    runs = [open_to_play(run, options.which, trust=options.trust) for run in options.runs]
+    runs = [open_to_play(run, options) for run in options.runs]
     common = {"seconds": options.seconds, "seed": options.seed}
     common["deterministic"] = not options.stochastic
     if len(runs) == 1 and not options.overlay and options.worst is None:

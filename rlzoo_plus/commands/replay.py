@@ -67,7 +67,7 @@ def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) 
     `about` is what the file says about what played it, `name` the run that the user names, if any.
     """
     if name is not None:
-        return rlzoo_plus.Run.open(name, trust=trust)
+        return rlzoo_plus.Run.open(name, trust=trust, other_env=True)
     around = next((p for p in file.resolve().parents if RunDir(p).config_file.is_file()), None)
     named = Path(about.get("run", ""))
     if around is None and not (about.get("run") and named.exists()):
@@ -80,7 +80,8 @@ def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) 
             f"{printable(file)} was played with {printable(' '.join(about['overrides']))}, which "
             "reads your variables. If you know where it comes from, add --trust."
         )
-    return rlzoo_plus.Run.open(around or named, trust=trust)
+    # Each step is compared: that it is another environment shows there.
+    return rlzoo_plus.Run.open(around or named, trust=trust, other_env=True)
 
 
 def _replay(

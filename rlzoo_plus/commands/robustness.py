@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,7 +14,14 @@ from rlzoo_plus.analysis.run_list import find_runs
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
+from rlzoo_plus.commands.arguments import (
+    RUN_HELP,
+    WHICH_HELP,
+    add_trust,
+    not_negative,
+    open_to_play,
+    positive,
+)
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 
@@ -44,14 +52,14 @@ def main(arguments: list[str]) -> int:
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     out_help = "default: RUN/plots/robustness.png; here for several runs"
     add("--out", type=Path, metavar="FILE.png", help=out_help)
-    add("--trust", action="store_true", help="import the runs' own packages and wrappers")
+    add_trust(parser)
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     from rlzoo_plus.policies import degradation, robustness
 
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise ConfigError(f"--out {printable(options.out)}: plots are PNG files; end it in .png.")
-    candidates = _candidates(options.runs, options.which, options.choose, trust=options.trust)
+    candidates = _candidates(options)
     for _, run, _ in candidates:
         run.require_trust()
     out = options.out or _default_out(candidates)
@@ -84,19 +92,21 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _candidates(
-    names: list[str], which: str | None, choose: bool, *, trust: bool
-) -> list[_Candidate]:
+def _candidates(options: Namespace) -> list[_Candidate]:
     """Return the policies to compare."""
+    names, which, choose = options.runs, options.which, options.choose
     runs = []
     for name in names:
         path = Path(name)
         is_folder = path.is_dir() and not os.path.lexists(RunDir(path).config_file)
         inside = find_runs([path]) if is_folder else []
         if inside:
-            runs += [rlzoo_plus.Run.open(run.path, trust=trust) for run in inside]
+            runs += [
+                rlzoo_plus.Run.open(run.path, trust=options.trust, other_env=options.other_env)
+                for run in inside
+            ]
         else:
-            runs.append(open_to_play(name, which, trust=trust))
+            runs.append(open_to_play(name, options))
     if len(runs) > 1 or not choose:
         labels = _labels([Path(str(run.path)) for run in runs])
         return [(label, run, which) for label, run in zip(labels, runs, strict=True)]

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         return _learn(options, arguments)
     if options.queue is not None:
         raise ConfigError("--queue has no effect without --learn. Leave it out.")
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     run.require_trust()
     from rlzoo_plus.control import start
 

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     add("--json", action="store_true", help="print one JSON object")
     add("overrides", nargs="*", metavar="KEY=VALUE", help="env.kwargs.engine=mujoco, ...")
     options = parser.parse_intermixed_args(arguments)
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     run.require_trust()
     from rlzoo_plus.identify.gap import measure_gap
 

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     add("--first", type=positive(int), metavar="N", help=first_help)
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     from rlzoo_plus.policies.verification import verify
 
     named = Path(options.run).name

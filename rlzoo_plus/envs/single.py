@@ -224,13 +224,11 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     for key, instead in _MANAGED.items():
         if key in spec.kwargs:
             raise ConfigError(f"env.kwargs.{key} is not set here: {instead}.")
-    made_by = _own_creator(spec.id)
+    made_by, creator = _own_creator(spec.id), None
     try:
         # Compiled simulators print as they start.
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
-            known = gym.registry.get(spec.id.rpartition(":")[2])
-            creator: Any = made_by if known is None else known.entry_point
-            creator = load_env_creator(creator) if isinstance(creator, str) else creator
+            creator = _creator(spec.id, made_by)
             if creator is not None:
                 _check_render_mode(spec.id, getattr(creator, "metadata", None), options)
                 options = with_sequences(creator, options)
@@ -280,6 +278,23 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
     _check_declared_spaces(env, spec.id)
     return env
+
+
+def creator_of(spec: EnvConfig) -> Any:
+    """Return the class or function that makes an environment, None if there is none.
+
+    Raises:
+        ConfigError: A package of it cannot be imported.
+    """
+    import_packages(spec)
+    with native_output_hidden() if spec.packages else contextlib.nullcontext():
+        return _creator(spec.id, _own_creator(spec.id))
+
+
+def _creator(env_id: str, made_by: Any) -> Any:
+    known = gym.registry.get(env_id.rpartition(":")[2])
+    creator: Any = made_by if known is None else known.entry_point
+    return load_env_creator(creator) if isinstance(creator, str) else creator
 
 
 def _own_creator(env_id: str) -> Any:

@@ -29,7 +29,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 
 _OURS = Path(__file__).resolve().parents[2]
 MODULE, SCRIPT, MODEL, PACKAGE = "module", "script", "model", "package"
-_MODEL_SUFFIXES = (".urdf", ".sdf", ".xml", ".mjcf", ".xacro", ".obj", ".stl", ".dae", ".mtl")
+MODEL_SUFFIXES = (".urdf", ".sdf", ".xml", ".mjcf", ".xacro", ".obj", ".stl", ".dae", ".mtl")
 # Folders of many files, none of which is a model.
 _NOT_SEARCHED = ("outputs", "node_modules", "__pycache__")
 _DEEPEST, _MOST_ENTRIES = 3, 5000
@@ -81,12 +81,18 @@ def user_models(named: Iterable[str] = ()) -> dict[str, str]:
     simulation = sys.modules.get("robots.simulation")
     loaded = () if simulation is None else simulation.LOADED_MODELS
     files |= {Path(path).resolve() for path in (*loaded, *named) if os.path.isfile(path)}
-    pending = list(files)
+    files = with_references(files)
+    return {f"{MODEL} {_label(f)}": _hash(f) for f in sorted(files) if not is_installed(f)}
+
+
+def with_references(files: set[Path]) -> set[Path]:
+    """Return model files with the meshes and textures that they name."""
+    found, pending = set(files), list(files)
     while pending:
-        new = set(_references(pending.pop())) - files
-        files |= new
+        new = set(_references(pending.pop())) - found
+        found |= new
         pending += new
-    return {f"{MODEL} {_label(f)}": _hash(f) for f in sorted(files) if not _is_installed(f)}
+    return found
 
 
 def code_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -140,7 +146,7 @@ def _place_of(module: object) -> _Place | None:
         file = _resolved(name) if isinstance(name, str) else None
         if file is None:
             _places[module] = None
-        elif _is_installed(file):
+        elif is_installed(file):
             _places[module] = _Place(file, is_installed=True)
         else:
             _places[module] = _Place(file, False, _hash(file), frozenset(_imports(file)))
@@ -165,7 +171,8 @@ def _resolved(name: str) -> Path | None:
 _real_folder = functools.cache(os.path.realpath)
 
 
-def _is_installed(file: Path) -> bool:
+def is_installed(file: Path) -> bool:
+    """Return whether a file belongs to Python, a package or this project."""
     return _is_installed_folder(file.parent) or file in _installed_roots()
 
 
@@ -231,7 +238,7 @@ def _models_below(root: Path) -> Iterator[Path]:
         for entry in entries:
             if entry.name.startswith(".") or entry.name in _NOT_SEARCHED:
                 continue
-            if entry.name.lower().endswith(_MODEL_SUFFIXES) and entry.is_file():
+            if entry.name.lower().endswith(MODEL_SUFFIXES) and entry.is_file():
                 yield Path(entry.path).resolve()
             elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
                 pending.append((Path(entry.path), depth + 1))
@@ -240,7 +247,7 @@ def _models_below(root: Path) -> Iterator[Path]:
 def _references(file: Path) -> Iterator[Path]:
     """Yield the files that a model or a material names, where they can be found."""
     try:
-        is_text = file.suffix.lower() in _MODEL_SUFFIXES and file.suffix.lower() != ".stl"
+        is_text = file.suffix.lower() in MODEL_SUFFIXES and file.suffix.lower() != ".stl"
         if not is_text or file.stat().st_size > _LARGEST_TEXT_BYTES:
             return
         text = file.read_bytes()

@@ -38,7 +38,16 @@ VIDEO_S = 10.0
 # Places of this machine; none of them decides the outcome.
 PLACES = ("run_dir", "sweep", "store", "tracker", "init_from")
 _PROVENANCE = (
-    *("python", "packages", "machine", "engine", "seed_streams", "config_hash", "imported"),
+    *(
+        "python",
+        "packages",
+        "machine",
+        "engine",
+        "environment",
+        "seed_streams",
+        "config_hash",
+        "imported",
+    ),
 )
 _BLOCK = 2**20
 

@@ -138,7 +138,7 @@ def record_evaluation(
         **said,
         "which": said["which"] or "best",
         **{name: options[name] for name in ("seed", "n_envs")},
-        **{name: record[name] for name in (*scores, "episode_lengths", "metrics")},
+        **{name: record[name] for name in (*scores, "episode_lengths", "metrics", "environment")},
         "fingerprint": _fingerprint(
             d for m, d in _ENGINES.items() if m in sys.modules and m not in idle
         ),

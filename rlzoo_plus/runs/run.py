@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.python_calls import call_arguments, given_again, translated
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.engine import engine_version, trained_engine
+from rlzoo_plus.envs.environment_version import differences, environment_version, version_text
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.changed_env import changed_config, check_spaces
@@ -113,8 +115,10 @@ class Run:
         plan: Plan | None = None,
         command: str = "",
         trust: bool = False,
+        other_env: bool = False,
     ) -> None:
         """Initialize a run, with a place or a plan; use `Run.create` or `Run.open`."""
+        self._other_env = other_env
         if place is None and plan is not None and plan.run_dir is not None:
             place = Place(plan.run_dir.path)
         self._place, self._plan, self._command, self._trust = place, plan, command, trust
@@ -131,21 +135,31 @@ class Run:
         return cls(plan=plan_run(config), command="rlzoo_plus.Run.create(config)", trust=True)
 
     @classmethod
-    def open(cls, run: str | Path, trust: bool = False, *, wanted: str | None = None) -> Run:
+    def open(
+        cls,
+        run: str | Path,
+        trust: bool = False,
+        *,
+        wanted: str | None = None,
+        other_env: bool = False,
+    ) -> Run:
         """Open a run or a bundle.
 
         Args:
             run: A run directory; a bundle, as a folder or a zip; `latest`, the run below outputs/
                 that was started last; the end of the path of one run below outputs/; or
-                `trained/NAME`, one that comes with the package.
+                `trained/NAME`, one that comes with the package; or `NAME@production`, a model of
+                a registry.
             trust: Import what this project does not ship where the run needs it.
             wanted: The policy that is to be played; empty for the best, or the final one where
                 there is no best. `latest` is then the newest run that has it.
+            other_env: Play in the environment as it is now, though its code, models or arguments
+                are not those of the training; the evaluation says so.
 
         Raises:
             ConfigError: There is no such run, several match, or its configuration is damaged.
         """
-        opened = cls(find_place(run, wanted), trust=trust)
+        opened = cls(find_place(run, wanted), trust=trust, other_env=other_env)
         _ = opened.config
         return opened
 
@@ -454,6 +468,45 @@ class Run:
             path, url = self._place.path, self._place.url
             require_trust(config, path, trust=self._trust, to_train=to_train, url=url)
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it was opened with trust."""
+        return self._trust
+
+    def environment_differences(self) -> list[str]:
+        """Return in what the environment here differs from that of the training, as far as known.
+
+        Raises:
+            ConfigError: The run needs trust.
+        """
+        self.require_trust()
+        if self._place is None or not os.path.lexists(self._place.path):
+            return []
+        if self._place.is_bundle:
+            before = self.policy().about.get("environment")
+        else:
+            before = self.run_dir.read_provenance().get("environment")
+        if before is None:
+            # From before versions were recorded.
+            return []
+        now = environment_version(self.config.env)
+        return differences(before, now, kwargs=not self._place.is_bundle)
+
+    def require_environment(self) -> list[str]:
+        """Refuse to play in another environment than that of the training; return what differs.
+
+        Raises:
+            ConfigError: It differs, and the run was opened without `other_env=True`.
+        """
+        found = self.environment_differences()
+        if found and not self._other_env:
+            raise ConfigError(
+                f"{printable(self.path)}: the environment is not the one of the training: "
+                f"{'; '.join(found)}. Play with the code of then, or add --other-env "
+                "(other_env=True in Python), and the evaluation will say so."
+            )
+        return found
+
     def env(
         self, n_envs: int = 1, render_mode: str | None = None, *, config: RunConfig | None = None
     ) -> VecEnv:
@@ -468,7 +521,7 @@ class Run:
         from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 
         config = config or self.config
-        self.require_trust()
+        self.require_environment()
         if self.status == "bundle" and not config.env.kwargs:
             # A bundle does not hold the arguments of the environment.
             log.warning("%s holds no env.kwargs: the environment has its defaults", self.path)
@@ -518,6 +571,7 @@ class Run:
         from rlzoo_plus.training import evaluation, metrics
 
         measured = metrics.load_metrics(config.eval.metrics)
+        other = self.require_environment()
         made = self.env(min(n_envs, episodes), config=config)
         with evaluation.one_torch_thread(), contextlib.closing(made) as venv:
             if changed:
@@ -536,6 +590,8 @@ class Run:
             "overrides": changed,
             "engine": engine_version(config.env),
             "trained_engine": self.trained_engine,
+            "environment": version_text(environment_version(config.env)),
+            "other_environment": other,
             "successes": result.successes,
             **result.record(policy.step or 0),
         }
@@ -585,7 +641,7 @@ class Run:
             ConfigError: There is no such policy, the environment renders no images, or it needs
                 trust.
         """
-        self.require_trust()
+        self.require_environment()
         names = [which or self.which]
         path = self.folder / "videos" / f"{'all' if all_checkpoints else names[0]}.mp4"
         if out is None:

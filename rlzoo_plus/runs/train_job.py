@@ -25,6 +25,7 @@ from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.config.own_code import import_packages, own_modules
 from rlzoo_plus.config.resolve import config_hash, validate_config
 from rlzoo_plus.envs.engine import engine_version
+from rlzoo_plus.envs.environment_version import environment_version
 from rlzoo_plus.envs.seeding import SeedStreams
 from rlzoo_plus.errors import (
     EXIT_BUSY,
@@ -297,6 +298,7 @@ def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
         **collect_provenance(Path(__file__), files),
         **({"objects": objects} if objects else {}),
         **({"engine": engine} if (engine := engine_version(config.env)) else {}),
+        **({"environment": version} if (version := environment_version(config.env)) else {}),
         "seed_streams": SeedStreams.of(config).report(),
         "config_hash": config_hash(config),
         "exact_resume_problem": problem,

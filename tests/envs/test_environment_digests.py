@@ -88,6 +88,7 @@ def test_the_text_names_the_id_to_register_and_the_package_that_changed():
 def renew(monkeypatch, tmp_path):
     """Return a function: runs the script over two environments that behave as told."""
     monkeypatch.setattr(environment_digests, "FILE", tmp_path / "digests.json")
+    monkeypatch.setattr(environment_digests, "VERSIONS", tmp_path / "versions.json")
     script = Path(__file__).parents[2] / "scripts" / "renew_environment_digests.py"
 
     def renew_it(found, *options):

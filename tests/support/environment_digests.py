@@ -20,9 +20,11 @@ from support.training import make_config
 
 import robots
 from rlzoo_plus.config.search_path import conf_dir
+from rlzoo_plus.envs.environment_version import environment_version
 from rlzoo_plus.envs.single import make_env
 from robots.engines import ENGINES
 
+VERSIONS = Path(__file__).parents[1] / "envs" / "environment_versions.json"
 FILE = Path(__file__).parents[1] / "envs" / "environment_digests.json"
 SEED = 17
 # After so many steps numbers are kept, which may differ by so much of their size.
@@ -72,6 +74,36 @@ def digest(name, *, once=False):
     return {"package": package, **numbers}
 
 
+def versions():
+    """Return the hashes of what decides what each robot of ours does, by id and definition."""
+    return {robot: _code(robot) for robot in robots.ROBOT_IDS}
+
+
+def _code(robot):
+    version = environment_version(
+        make_config("env=cartpole_bullet").env.model_copy(
+            update={"id": robot, "packages": [], "kwargs": {}}
+        )
+    )
+    return {**version["code"], **version["assets"]}
+
+
+def renamed(stored, found):
+    """Return what to do about environments whose code is not the stored one, a text for each."""
+    renew = "python scripts/renew_environment_digests.py --changed"
+    texts = []
+    for robot in sorted({*stored, *found}):
+        old, new = stored.get(robot, {}), found.get(robot, {})
+        names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+        if names:
+            texts.append(
+                f"{robot}: {', '.join(names)} changed, so policies of before are refused. Register "
+                f"what behaves otherwise, by one bit too, under a new version of the id; for what "
+                f"behaves the same: {renew} {robot}"
+            )
+    return texts
+
+
 def difference(stored, found):
     """Return where the numbers of an environment differ, None if they agree."""
     where = _first_difference(stored, found)
@@ -107,15 +139,16 @@ def explain(name, stored, found):
     )
 
 
-def save(digests):
-    """Write the digests, a line for each environment."""
+def save(digests, file=None):
+    """Write the digests, or versions, a line for each environment."""
     lines = [f'"{name}": {json.dumps(digests[name])}' for name in sorted(digests)]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    (file or FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def load():
-    """Return the stored digests by name."""
-    return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+def load(file=None):
+    """Return the stored digests, or versions, by name."""
+    file = file or FILE
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def _foreign():
