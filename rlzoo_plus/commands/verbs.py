@@ -41,6 +41,7 @@ VERBS = {
     "push": "send a run to S3 or to a shared folder",
     "pull": "bring a run from S3 or a shared folder, or the best one",
     "hub": "share policies on the Hugging Face Hub: push, pull, search",
+    "model": "version policies: register, promote, rollback, list, ...",
     "trust": "trust packages of your own once, for all runs",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
     "export": "export a policy as ONNX, TorchScript, C or an SB3 zip",
@@ -58,7 +59,7 @@ GROUPS = {
         *("new-robot", "identify", "sim2real", "export", "deploy", "run-robot", "override"),
         "watch-robot",
     ),
-    "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
+    "Share": ("push", "pull", "ls", "hub", "model", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }
 # What other tools call them.

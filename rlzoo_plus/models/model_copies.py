@@ -93,8 +93,15 @@ def resolve(text: str) -> Resolved:
     else:
         alias = store.newest(wanted.name, wanted.at)
         number = alias.version
-    version = store.version(wanted.name, number)
-    return Resolved(wanted.name, store, version, alias, _copied(store, wanted.name, version))
+    return resolved_version(store, wanted.name, number, alias)
+
+
+def resolved_version(
+    store: ModelStore, name: str, number: int, alias: AliasRecord | None = None
+) -> Resolved:
+    """Return a version by its number; see `resolve`."""
+    version = store.version(name, number)
+    return Resolved(name, store, version, alias, _copied(store, name, version))
 
 
 def alias_moved(found: Resolved) -> bool:
@@ -142,16 +149,18 @@ def fetch(store: ModelStore, name: str, version: VersionRecord, folder: Path) ->
     Raises:
         DamagedModelError: One is missing or was changed.
     """
-    start = f"{FOLDER}/{name}/content/{version.content}"
-
-    def get(file: str) -> None:
-        entry, path = version.files[file], folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        where = f"{store.url}/{start}/{file}"
-        if not store.store.get_file(f"{start}/{file}", path, entry.size):
-            raise DamagedModelError(f"{where} is missing")
-        if _sha256(path) != entry.sha256:
-            raise DamagedModelError(f"{where} was changed: its hash is not the registered one")
-
     folder.mkdir(parents=True)
-    in_parallel(get, version.files)
+    for file in version.files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    in_parallel(lambda file: fetch_file(store, name, version, file, folder / file), version.files)
+
+
+def fetch_file(store: ModelStore, name: str, version: VersionRecord, file: str, path: Path) -> None:
+    """Bring one file of a version, and check it; raises what `fetch` raises."""
+    entry, object_ = version.files[file], f"{FOLDER}/{name}/content/{version.content}/{file}"
+    if not store.store.get_file(object_, path, entry.size):
+        raise DamagedModelError(f"{store.url}/{object_} is missing")
+    if _sha256(path) != entry.sha256:
+        raise DamagedModelError(
+            f"{store.url}/{object_} was changed: its hash is not the registered one"
+        )

@@ -94,6 +94,11 @@ class ModelStore:
         """Return the numbers of a model's versions, in order."""
         return self._numbers(f"{_of(name)}/versions/")
 
+    def require(self, name: str) -> None:
+        """Raise a ConfigError if there is no such model."""
+        if not self.versions(name):
+            raise self._missing(name, "no version")
+
     def version(self, name: str, number: int) -> VersionRecord:
         """Read the record of a version.
 
@@ -151,7 +156,7 @@ class ModelStore:
         start = f"{_of(name)}/aliases/{check_alias(alias)}/"
         numbers, records, before = self._numbers(start), [], ""
         for expected, number in enumerate(numbers, start=1):
-            found = self._read(start + file_of(number), AliasRecord, number)
+            found = self._move(start, alias, number)
             if number != expected or found is None:
                 where = f"{self.url}/{start}{file_of(expected)}"
                 raise DamagedModelError(f"{where} is missing, and one with a higher number exists")
@@ -305,12 +310,16 @@ class ModelStore:
         numbers = self._numbers(start)
         if not numbers:
             return None, ""
-        path = start + file_of(numbers[-1])
-        found = self._read(path, AliasRecord, numbers[-1])
+        found = self._move(start, alias, numbers[-1])
         if found is None:
-            raise StoreError(f"{self.url}/{path}: it was removed while it was read")
-        if found[0].alias != alias:
-            raise DamagedModelError(f"{self.url}/{path}: it is a record of another alias")
+            raise StoreError(f"{self.url}/{start}: a record was removed while it was read")
+        return found
+
+    def _move(self, start: str, alias: str, number: int) -> tuple[AliasRecord, str] | None:
+        found = self._read(start + file_of(number), AliasRecord, number)
+        if found is not None and found[0].alias != alias:
+            where = f"{self.url}/{start}{file_of(number)}"
+            raise DamagedModelError(f"{where}: it is a record of another alias")
         return found
 
     def _numbers(self, start: str) -> list[int]:

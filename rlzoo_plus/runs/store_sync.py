@@ -94,6 +94,11 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
         ConfigError: It is here already, another worker trains it, or it is damaged.
         StoreError: There is no such run, or a request failed.
     """
+    if "@" in url and not url.startswith("hf://"):
+        raise ConfigError(
+            f"{printable(url)}: a version of a model has no checkpoint. Resume the run that it was "
+            f"registered from, or start a run from it: init_from={printable(url)}."
+        )
     if not url.startswith("s3://"):
         name = printable(url.partition("://")[2])
         raise ConfigError(

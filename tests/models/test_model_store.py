@@ -8,6 +8,7 @@ import threading
 import pytest
 from support.registered import put
 
+import rlzoo_plus as rz
 from rlzoo_plus.analysis.find_run import find_place
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.errors import ConfigError
@@ -94,6 +95,12 @@ def test_a_name_of_a_model_is_a_run_everywhere(registry, files):
         place = find_place(name)
         assert place.is_copy
         assert (place.path / "config.yaml").read_bytes() == (files / "config.yaml").read_bytes()
+
+
+def test_a_version_is_started_from_and_not_resumed(registry, files):
+    put(registry, files)
+    with pytest.raises(ConfigError, match=r"has no checkpoint.*init_from=cart@1"):
+        rz.Run.open("cart@1").resume()
 
 
 def test_a_path_that_exists_is_no_name_of_a_model(files, tmp_path, monkeypatch):
