@@ -100,3 +100,17 @@ def without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+def how_it_ended(code: int | None) -> str:
+    """Return how a process ended, by its exit code, None if it runs."""
+    if code is None:
+        return "does not answer any more"
+    if code >= 0:
+        return f"ended by itself, with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    likely = ", most likely because the machine ran out of memory" if name == "SIGKILL" else ""
+    return f"was killed by {name}{likely}"

@@ -14,7 +14,7 @@ MOST_LOCAL_IMPORTS = 120
 # What a run on this machine needs not; verbs and tables of names alone lead there.
 ROOMS = {
     *("cloud", "control", "dashboard", "deploy", "doctor", "drivers", "fast", "hub", "identify"),
-    *("learner", "models", "policies", "sb3", "suites", "testing", "tuning", "workers"),
+    *("interpreters", "learner", "models", "policies", "sb3", "suites", "testing", "tuning", "workers"),
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}

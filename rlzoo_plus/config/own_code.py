@@ -45,14 +45,15 @@ Use = Literal["train", "play", "act"]
 
 
 def own_code(config: RunConfig, use: Use = "train") -> list[str]:
-    """Return the packages and names in a configuration whose import runs code of the user.
+    """Return what in a configuration runs code of the user: what it imports, and an interpreter.
 
     Args:
         config: A checked configuration; nothing of it is imported.
         use: What it is opened for: to train, to play its policy in its environment, or to let the
             policy act without one. An algorithm that is registered already needs no package.
     """
-    return list(dict.fromkeys(name for name, _ in named_modules(config, use)))
+    elsewhere = [config.env.python] if use != "act" and config.env.python else []
+    return list(dict.fromkeys([*elsewhere, *(name for name, _ in named_modules(config, use))]))
 
 
 def named_modules(config: RunConfig, use: Use = "train") -> list[tuple[str, str]]:
@@ -63,6 +64,7 @@ def named_modules(config: RunConfig, use: Use = "train") -> list[tuple[str, str]
     else:
         module = env_module(config.env.id)
         packages = [*config.env.packages, *([module] if module else [])]
+        packages = [] if config.env.python else packages
         names = [*(n for n in packages if n.split(".")[0] not in _SHIPPED_PACKAGES), *names]
         if use == "train":
             names += [path.rpartition(".")[0] for path in functions_of(config)]

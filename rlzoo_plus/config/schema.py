@@ -110,6 +110,8 @@ class EnvConfig(Section):
     id: Line
     name: Line | None = None
     packages: list[Line]
+    python: Annotated[Line, Field(min_length=1)] | None = None
+    worlds_per_process: EnvCount = 1
     kwargs: dict[str, Any]
     wrappers: Named
     frame_stack: Count
@@ -117,6 +119,14 @@ class EnvConfig(Section):
     warmup_resets: Annotated[NonNegative, Field(le=MOST_WARMUP_RESETS)]
     max_return: Number | None
     solved_return: Number | None
+
+    @model_serializer(mode="wrap")
+    def _without_unused(
+        self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        """Leave out what came later and is not used."""
+        data: dict[str, Any] = serialize(self)
+        return data if info.context is WHOLE else without_unused({"env": data})["env"]
 
 
 class NoiseConfig(Section):

@@ -10,6 +10,7 @@ _UNUSED: dict[str, Any] = {
     **{"freeze": [], "store": None, "cost": None, "record_updates": True},
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }
+_UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1}
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.
 OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -35,6 +36,8 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
     kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
     if starts_fresh:
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
+    if isinstance(found := kept.get("env"), Mapping):
+        kept["env"] = {k: v for k, v in found.items() if v != _UNUSED_OF_ENV.get(k, _USED)}
     if isinstance(found := kept.get("eval"), Mapping):
         unused = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
         kept["eval"] = {key: value for key, value in found.items() if key not in unused}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gymnasium import Env
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
@@ -17,10 +19,15 @@ _PASSED_BY = (RecordedEpisodes, ReproducibleResets, OrderEnforcing)
 _PASSED_BY_OF_OTHERS = (*_PASSED_BY, TimeLimit, WarmupResets)
 
 
+def worlds_of(kind: type) -> Any:
+    """Return what steps environments of a class in one pass, None if nothing does."""
+    return getattr(kind, "batches", None) or accelerators.native_worlds(kind)
+
+
 def enough_of(env: Env) -> int:
     """Return how many environments are stepped faster together, if they can be."""
     kind = type(env.unwrapped)
-    worlds = accelerators.native_worlds(kind)
+    worlds = worlds_of(kind)
     return ENOUGH if worlds is None else int(worlds.enough_of_kind(kind))
 
 
@@ -33,7 +40,7 @@ def batch_problem(env: Env) -> str | None:
     """Return why an environment from `make_env` cannot be stepped with others; None if it can."""
     robot = env.unwrapped
     is_ours = is_robot_of_ours(env)
-    worlds = None if is_ours else accelerators.native_worlds(type(robot))
+    worlds = None if is_ours else worlds_of(type(robot))
     if not is_ours and worlds is None:
         return f"{type(robot).__name__} is none of the robots that are stepped together"
     if robot.render_mode == "human":

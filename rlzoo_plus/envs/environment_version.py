@@ -40,8 +40,11 @@ _known: dict[str, dict[str, Any] | None] = {}
 def environment_version(spec: EnvConfig) -> dict[str, Any] | None:
     """Return the version of an environment: `id`, `version`, and the parts it is a hash of.
 
-    None if it cannot be told, as for what makes no environment. Its packages are imported.
+    None if it cannot be told, as for what makes no environment, or for one in another interpreter.
+    Its packages are imported.
     """
+    if spec.python is not None:
+        return None
     key = repr((spec.id, spec.packages, spec.kwargs))
     if key not in _known:
         try:

@@ -260,7 +260,8 @@ class RecordedEpisodes(ReproducibleResets):
 
     def loaded_code(self, packages: list[str], files: list[str]) -> dict[str, str]:
         """Return what user code this environment's process runs; see `user_code`."""
-        return user_code(packages) | user_models(files)
+        there: dict[str, str] = getattr(self.unwrapped, "interpreters_code", dict)()
+        return user_code(packages) | user_models(files) | there
 
     def forgotten(self, state: dict[str, Any]) -> str | None:
         """Return the first attribute that differs after `restore_episode(state)`, or None."""

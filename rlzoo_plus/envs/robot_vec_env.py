@@ -16,8 +16,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from rlzoo_plus import accelerators
-from rlzoo_plus.envs.batching import is_robot_of_ours
+from rlzoo_plus.envs.batching import is_robot_of_ours, worlds_of
 
 _Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
@@ -137,7 +136,7 @@ class BatchedRobots(DummyVecEnv):
 def _batch_of(envs: list[gym.Env]) -> Any:
     """Return what steps these chains of wrappers: of our robots, or of other packages' own."""
     if not is_robot_of_ours(envs[0]):
-        return accelerators.native_worlds(type(envs[0].unwrapped)).batch_of(envs)
+        return worlds_of(type(envs[0].unwrapped)).batch_of(envs)
     # It needs PyBullet, which need not be installed.
     from robots.vec_env import RobotVecEnv
 

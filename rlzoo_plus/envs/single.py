@@ -200,7 +200,8 @@ def import_packages(spec: EnvConfig) -> None:
     register_without_velocities()
     # PyBullet prints its build time when it is imported.
     engine = engine_package(spec) if spec.id.startswith("robots/") else None
-    for name in [*([engine] if engine else []), *spec.packages]:
+    packages = [] if spec.python is not None else spec.packages
+    for name in [*([engine] if engine else []), *packages]:
         extra = EXTRAS.get(name.partition(".")[0])
         install = None if extra is None else f"Install it: pip install 'rlzoo-plus[{extra}]'"
         with native_output_hidden():
@@ -224,6 +225,8 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     for key, instead in _MANAGED.items():
         if key in spec.kwargs:
             raise ConfigError(f"env.kwargs.{key} is not set here: {instead}.")
+    if spec.python is not None:
+        return _make_elsewhere(spec, options)
     made_by, creator = _own_creator(spec.id), None
     try:
         # Compiled simulators print as they start.
@@ -295,6 +298,24 @@ def _creator(env_id: str, made_by: Any) -> Any:
     known = gym.registry.get(env_id.rpartition(":")[2])
     creator: Any = made_by if known is None else known.entry_point
     return load_env_creator(creator) if isinstance(creator, str) else creator
+
+
+def _make_elsewhere(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
+    """Make an environment in another interpreter, which imports its packages."""
+    there = EnvSpec(spec.id, entry_point="rlzoo_plus.interpreters.remote_env:RemoteEnv")
+    own = {k: v for k, v in options.items() if k not in ("max_episode_steps", "render_mode")}
+    return gym.make(
+        there,
+        max_episode_steps=spec.time_limit,
+        disable_env_checker=True,
+        render_mode=options.get("render_mode"),
+        python=spec.python,
+        env_id=spec.id,
+        packages=spec.packages,
+        time_limit=spec.time_limit,
+        arguments=own,
+        worlds_per_process=spec.worlds_per_process,
+    )
 
 
 def _own_creator(env_id: str) -> Any:

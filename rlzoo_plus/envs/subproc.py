@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env.subproc_vec_env import _worker
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.envs.infos import why_not_shared
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.processes import without_main
+from rlzoo_plus.processes import how_it_ended, without_main
 
 # A terminal and a cluster send these to every process; only the run itself decides how to end.
 _FOR_THE_RUN = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
@@ -148,25 +148,12 @@ class _Link:
                 if isinstance(answer, (ConfigError, RunError)):
                     return answer
         self.process.join(_EXIT_CODE_S)
-        how = _how_it_ended(self.process.exitcode)
+        how = how_it_ended(self.process.exitcode)
         return RunError(f"{_name(self.rank, self.process.pid)} {how}.")
 
 
 def _name(rank: int, pid: int) -> str:
     return f"the process of environment {rank} (pid {pid})"
-
-
-def _how_it_ended(code: int | None) -> str:
-    if code is None:
-        return "does not answer any more"
-    if code >= 0:
-        return f"ended by itself, with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    likely = ", most likely because the machine ran out of memory" if name == "SIGKILL" else ""
-    return f"was killed by {name}{likely}"
 
 
 def _start_server() -> None:

@@ -8,11 +8,22 @@ import yaml
 
 from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.config.unused_keys import WHOLE
 from rlzoo_plus.runs.load import load
 
 ENV_DIR = Path(__file__).resolve().parents[2] / "conf" / "env"
 KEYS = [
-    *("id", "packages", "kwargs", "wrappers", "frame_stack", "time_limit", "warmup_resets"),
+    *(
+        "id",
+        "packages",
+        "python",
+        "worlds_per_process",
+        "kwargs",
+        "wrappers",
+        "frame_stack",
+        "time_limit",
+        "warmup_resets",
+    ),
     *("max_return", "solved_return"),
 ]
 FILES = sorted(ENV_DIR.glob("[!_]*.yaml"))
@@ -65,9 +76,15 @@ def test_an_environment_file_of_two_lines_is_complete(tmp_path):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "my_pole.yaml").write_text("id: CartPole-v1\nframe_stack: 2\n")
     env = load(["env=my_pole", f"--config-dir={tmp_path}"]).env
-    assert env.model_dump() == {
-        **BASE, "id": "CartPole-v1", "name": "my_pole", "frame_stack": 2
-    }  # fmt: skip
+    own = {"id": "CartPole-v1", "name": "my_pole", "frame_stack": 2}
+    assert env.model_dump(context=WHOLE) == {**BASE, **own}
+
+
+def test_keys_that_came_later_change_no_stored_environment_that_lacks_them():
+    env = load(["env=cartpole"]).env
+    assert not {"python", "worlds_per_process"} & env.model_dump().keys()
+    other = load(["env=cartpole", "env.python=python3", "env.worlds_per_process=2"]).env
+    assert other.model_dump()["python"] == "python3"
 
 
 GLOBS = ("*", "[*pendulum,_*]", "*,exclude=gym", "*,exclude=[gym,a*]")

@@ -70,7 +70,7 @@ class RunCode:
     """The user's modules, models and packages of a run, hashed when each is first seen."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._is_apart = config.vec_env == "subproc"
+        self._is_apart = config.vec_env == "subproc" or config.env.python is not None
         nested = config.model_dump(include=_IMPORTING)
         texts = [text for level in levels(nested) for text in level if isinstance(text, str)]
         named = {match[1] for text in texts if (match := _DOTTED.fullmatch(text))}

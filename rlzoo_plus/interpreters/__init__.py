@@ -1,0 +1,1 @@
+"""Environments that run in another Python interpreter, with other versions of libraries."""
