@@ -13,8 +13,9 @@ ENTRIES = {"__init__.py", "factory.py", "plan.py"}
 MOST_LOCAL_IMPORTS = 120
 # What a run on this machine needs not; verbs and tables of names alone lead there.
 ROOMS = {
-    *("cloud", "control", "dashboard", "deploy", "doctor", "drivers", "fast", "hub", "identify"),
-    *("interpreters", "learner", "models", "policies", "sb3", "suites", "testing", "tuning", "workers"),
+    *("cloud", "control", "dashboard", "demonstrations", "deploy", "doctor", "drivers", "fast"),
+    *("hub", "identify", "interpreters", "learner", "models", "policies", "sb3", "serving"),
+    *("suites", "testing", "tuning", "workers"),
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
