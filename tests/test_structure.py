@@ -19,7 +19,7 @@ ROOMS = {
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
-MOST_LINES_OF_THE_CORE = 42_200
+MOST_LINES_OF_THE_CORE = 43_500
 MOST_LINES_OF_A_ROOM = 6_300
 
 
