@@ -56,6 +56,11 @@ class Place:
         """Whether it is a copy of a run in S3 or on the Hub."""
         return bool(self.url)
 
+    @property
+    def is_version(self) -> bool:
+        """Whether it is a version of a model in a registry."""
+        return _MODEL.fullmatch(self.url) is not None
+
 
 def find_place(name: str | Path, wanted: str | None = None) -> Place:
     """Return what a user means by RUN.

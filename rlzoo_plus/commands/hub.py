@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
 
 def _push(options: argparse.Namespace) -> int:
     place = find_place(options.run)
-    if place.is_copy:
+    if place.is_copy and not place.is_version:
         raise ConfigError(f"{printable(options.run)} is a copy. Name a run of this machine.")
     from rlzoo_plus.hub import client, package, sharing
 

@@ -10,11 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import rlzoo_plus
-from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.commands.arguments import RUN_HELP, add_trust, positive
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.models import model_texts as texts
+from rlzoo_plus.models.mlflow_mirror import mirror
 from rlzoo_plus.models.model_copies import ModelName, Resolved, resolve
 from rlzoo_plus.models.model_history import problems_of, roll_back
 from rlzoo_plus.models.model_records import AliasRecord, is_version, version_number
@@ -113,89 +114,34 @@ def _list(options: argparse.Namespace) -> int:
     else:
         store = ModelStore(None if text is None else text.rstrip("/").removesuffix("/models"))
         names = store.names()
-    rows = [row for name in names for row in _rows(store, name)]
+    rows = [row for name in names for row in texts.rows_of(store, name)]
     if options.json:
         print(json.dumps(rows, indent=2))
-    elif not rows:
-        print(f"{printable(store.url)} has no model; `rlzoo-plus model register RUN --name NAME`")
+    elif rows:
+        print(texts.table(rows))
     else:
-        heads = ("model", "algo", "env", "step", "mean return", "registered", "state")
-        cells = [
-            (
-                f"{row['model']}@{row['version']}",
-                *(printable(row[key], 60) for key in ("algo", "env")),
-                f"{row['step']:,}",
-                "-" if row["mean_return"] is None else f"{row['mean_return']:.4g}",
-                row["time"][:16],
-                ", ".join([*row["aliases"], *(["retired"] if row["retired"] else [])]),
-            )
-            for row in rows
-        ]
-        print("\n".join(aligned([heads, *cells], ("step", "mean return"))))
+        print(f"{printable(store.url)} has no model; `rlzoo-plus model register RUN --name NAME`")
     return 0
-
-
-def _rows(store: ModelStore, name: str) -> list[dict[str, Any]]:
-    named, retired = store.named(name), store.retired(name)
-    rows = []
-    for number in store.versions(name):
-        record = store.version(name, number)
-        aliases = [alias for alias, moved in named.items() if moved.version == number]
-        mean = record.evaluation.get("mean_return")
-        rows.append(
-            {
-                "model": name,
-                "version": number,
-                **{key: getattr(record, key) for key in ("algo", "env", "step")},
-                "mean_return": mean if isinstance(mean, (int, float)) else None,
-                **{key: printable(getattr(record, key)) for key in ("time", "who", "why")},
-                "aliases": aliases,
-                # What an alias names is not retired.
-                "retired": number in retired and not aliases,
-            }
-        )
-    return rows
 
 
 def _show(options: argparse.Namespace) -> int:
     store, wanted = _model(options.name, at=True)
     if wanted.at is None:
         store.require(wanted.name)
-        history = {alias: store.history(wanted.name, alias) for alias in store.aliases(wanted.name)}
+        rows = texts.rows_of(store, wanted.name)
+        moves = {alias: store.history(wanted.name, alias) for alias in store.aliases(wanted.name)}
         if options.json:
-            shown = {a: [r.model_dump(by_alias=True) for r in rs] for a, rs in history.items()}
-            print(json.dumps({"versions": _rows(store, wanted.name), "aliases": shown}, indent=2))
-            return 0
-        for row in _rows(store, wanted.name):
-            state = ", ".join([*row["aliases"], *(["retired"] if row["retired"] else [])])
-            print(f"{row['model']}@{row['version']}  {row['time'][:16]}  {row['who']}  {state}")
-        for alias, records in history.items():
-            print(f"\n{alias}")
-            print("\n".join(f"  {_line(record)}" for record in records))
+            shown = {a: [r.model_dump(by_alias=True) for r in rs] for a, rs in moves.items()}
+            print(json.dumps({"versions": rows, "aliases": shown}, indent=2))
+        else:
+            print(texts.model(rows, moves))
         return 0
-    number = wanted.at if is_version(wanted.at) else None
-    moved = None if number else store.newest(wanted.name, wanted.at)
-    record = store.version(wanted.name, int(number) if number else moved.version if moved else 0)
+    moved = None if is_version(wanted.at) else store.newest(wanted.name, wanted.at)
+    record = store.version(wanted.name, int(wanted.at) if moved is None else moved.version)
     if options.json:
         print(json.dumps(record.model_dump(), indent=2))
-        return 0
-    version = (record.environment or {}).get("version")
-    by = f", {_line(moved)}" if moved else ""
-    why = f": {record.why}" if record.why else ""
-    rows = [
-        ("version", f"{wanted.name}@{record.number}{by}"),
-        ("policy", f"{record.which} of {record.origin}, step {record.step:,}"),
-        ("registered", f"{record.time} by {record.who}{why}"),
-        ("algorithm", record.algo),
-        ("environment", f"{record.env}, version {version or 'not recorded'}"),
-        ("evaluation", ", ".join(f"{k} {v:.4g}" for k, v in record.evaluation.items()
-                                 if isinstance(v, (int, float)))),
-        ("content", record.content),
-    ]  # fmt: skip
-    rows += [(f"  {name}", f"{e.size:,} bytes, SHA-256 {e.sha256}")
-             for name, e in sorted(record.files.items())]  # fmt: skip
-    width = max(len(name) for name, _ in rows) + 2
-    print("\n".join(f"{name:<{width}}{printable(text)}" for name, text in rows))
+    else:
+        print(texts.version(wanted.name, record, moved))
     return 0
 
 
@@ -208,12 +154,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({key: list(values) for key, values in found.items()}, default=str))
         return 0
-    if not found:
-        print("nothing that decides an outcome, and no score, differs")
-        return 0
-    heads = ("", *(f"{each.name}@{each.version.number}" for each in pair))
-    cells = [(key, *(printable(value, 60) for value in values)) for key, values in found.items()]
-    print("\n".join(aligned([heads, *((printable(c[0], 90), *c[1:]) for c in cells)])))
+    print(texts.differing([f"{each.name}@{each.version.number}" for each in pair], found))
     return 0
 
 
@@ -231,6 +172,13 @@ def _verify(options: argparse.Namespace) -> int:
     if not found:
         print(f"{wanted.name}: every byte of {len(versions)} versions is as it was registered")
     return 1 if found else 0
+
+
+def _mirror(options: argparse.Namespace) -> int:
+    store, wanted = _model(options.name)
+    found = mirror(store, wanted.name)
+    print("\n".join(map(printable, found)) or f"MLflow's {wanted.name} is as it should be")
+    return 0
 
 
 def _model(text: str, *, at: bool = False) -> tuple[ModelStore, ModelName]:
@@ -254,16 +202,7 @@ def _say(text: str) -> None:
 
 
 def _tell_move(name: str, record: AliasRecord) -> None:
-    print(printable(f"{name}@{record.alias}: {_line(record)}", LONGEST_LINE))
-
-
-def _line(record: AliasRecord) -> str:
-    before = "" if record.before is None else f" (was {record.before})"
-    text = f"{record.number}. {record.action} to {record.version}{before} {record.time[:19]} by "
-    text += record.who
-    text += f": {record.why}" if record.why else ""
-    text += f"; FORCED: {record.forced}" if record.forced is not None else ""
-    return printable(text, 1000)
+    print(printable(f"{name}@{record.alias}: {texts.move(record)}", LONGEST_LINE))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -307,7 +246,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--version", metavar="VERSION", help="an earlier one (default: the last before)")
     add("--why", default="", metavar="TEXT", help="the reason")
     listed = command("list", _list, "list versions, and the aliases that name them")
-    listed.add_argument("name", nargs="?", metavar="NAME|STORE", help="(default: all models)")
+    listed.add_argument(
+        "name", nargs="?", metavar="NAME|STORE/models", help="(default: all models)"
+    )
     listed.add_argument("--json", action="store_true", help="print one JSON list")
     show = command("show", _show, "show a version, or all moves of a model's aliases")
     show.add_argument("name", metavar="NAME[@ALIAS|@VERSION]", help=name_help)
@@ -323,4 +264,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     retire.add_argument("name", metavar="NAME", help=name_help)
     retire.add_argument("version", metavar="VERSION", help="its number")
     retire.add_argument("--why", default="", metavar="TEXT", help="the reason")
+    about = "let MLflow's registry (MLFLOW_TRACKING_URI) have the same versions and aliases"
+    command("mirror", _mirror, about).add_argument("name", metavar="NAME", help=name_help)
     return parser.parse_args(arguments)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlzoo_plus.analysis.find_run import Place
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.secrets import redact
@@ -94,7 +95,7 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
         ConfigError: It is here already, another worker trains it, or it is damaged.
         StoreError: There is no such run, or a request failed.
     """
-    if "@" in url and not url.startswith("hf://"):
+    if Place(Path(), url=url).is_version:
         raise ConfigError(
             f"{printable(url)}: a version of a model has no checkpoint. Resume the run that it was "
             f"registered from, or start a run from it: init_from={printable(url)}."
