@@ -102,7 +102,11 @@ class Feed:
     """
 
     def __init__(
-        self, reader: LogReader, board: Board, actor: Callable[[], str], kept_step: int
+        self,
+        reader: LogReader,
+        board: Board,
+        actor: Callable[[], str],
+        kept_step: Callable[[], int],
     ) -> None:
         """Feed from a log.
 
@@ -110,7 +114,7 @@ class Feed:
             reader: Of the log.
             board: Where progress and weights are handed over.
             actor: Returns what the process that acts is doing.
-            kept_step: Step of the checkpoint that training goes on from.
+            kept_step: Returns the step of the newest checkpoint.
         """
         self._reader, self._board, self._actor = reader, board, actor
         self._kept_step = kept_step
@@ -150,7 +154,6 @@ class Feed:
         # After a death the next session learns from what is left.
         if self._actor() == IS_DEAD or not self._wait():
             self._save()
-            self._kept_step = step
             raise StopTraining(ENDED, interrupted=True)
 
     def _wait(self) -> bool:
@@ -166,8 +169,8 @@ class Feed:
         """Return the action of the next transition, in place of one that the algorithm chooses."""
         agent = self._agent
         if not self._wait():
-            # Within an iteration of several steps: those since its top are read again.
-            agent.num_timesteps = self._kept_step
+            # Within an iteration of several steps: those since the checkpoint are read again.
+            agent.num_timesteps = self._kept_step()
             raise StopTraining(ENDED, interrupted=True)
         row = self.row()
         assert row is not None

@@ -28,7 +28,7 @@ from rlzoo_plus.envs.factory import wrapped_for_training
 from rlzoo_plus.envs.plain_state import is_plain, to_plain
 from rlzoo_plus.envs.seeding import SeedStreams
 from rlzoo_plus.errors import USER_ERROR, ConfigError, RunError
-from rlzoo_plus.learner.learning_process import NOT_EXACT
+from rlzoo_plus.learner.learning_process import LOCK, NOT_EXACT
 from rlzoo_plus.learner.transition_log import FILE, Layout, LogWriter, Transition
 from rlzoo_plus.learner.weights_board import Board, pack_weights, unpack_weights
 from rlzoo_plus.runs.plan import Plan, Start
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 QUEUE_STEPPED, QUEUE = 8, 1000
 QUEUE_FULL, ALL_STEPS = "queue_full", "all_steps"
 _POLL_S, _START_S, _END_S = 0.0005, 180.0, 5.0
+# Off-policy, but without an actor, or asking the environment for other rewards.
+_WITHOUT = ("dqn", "qrdqn", "her")
 # Of an info, what is kept with each transition; the rest is large, or of this process.
 _LEFT_OUT = {"reward_terms", "terminal_observation", "TimeLimit.truncated"}
 
@@ -51,12 +53,13 @@ def check(config: RunConfig) -> None:
         ConfigError: It cannot.
     """
     spec, name = get_algorithm(config.algo.name), config.algo.name
-    if spec.family is not Family.OFF_POLICY or spec.backend != "torch" or name in ("dqn", "qrdqn"):
+    if spec.family is not Family.OFF_POLICY or spec.backend != "torch" or name in _WITHOUT:
         raise ConfigError(
-            f"algo={name} does not learn from what older weights did, or has no actor of its own "
-            "here. With --learn use sac, td3, crossq, tqc or ddpg."
+            f"algo={name} cannot learn from what older weights did in another process. With "
+            "--learn use sac, td3, crossq, tqc or ddpg."
         )
     for key, value, only in (
+        ("algo.replay_buffer", "her" if config.algo.replay_buffer == "her" else None, None),
         ("n_envs", config.n_envs, 1),
         ("env.frame_stack", config.env.frame_stack, 1),
         ("cost", config.cost, None),
@@ -95,6 +98,7 @@ class Learning:
                 f"algo=... env=... init_from={path}"
             )
         self._plan, self._command, self._config = plan, command, plan.config
+        self._n_steps = _n_steps_of(plan.config)
         self._asked, self._queue, self._is_stepped = queue, 1, False
         self._attend: Callable[[], None] = lambda: None
         self._run_dir: RunDir | None = None
@@ -165,7 +169,8 @@ class Learning:
         except BaseException as error:
             self._stop()
             if is_new and isinstance(error, ConfigError):
-                (run_dir.path / FILE).unlink(missing_ok=True)
+                for name in (FILE, LOCK):
+                    (run_dir.path / name).unlink(missing_ok=True)
                 run_dir.discard()
             raise
         # Exploring must not repeat what an earlier session drew.
@@ -175,7 +180,7 @@ class Learning:
     @property
     def is_over(self) -> bool:
         """Whether the run has all its transitions, or has been ended by what it learned."""
-        return self._written.count >= self._config.n_timesteps or self._is_done()
+        return self._written.count >= self._n_steps or self._is_done()
 
     def seeds(self, count: int) -> list[int]:
         """Return seeds of episodes of training, which no session before has had."""
@@ -236,7 +241,7 @@ class Learning:
         """
         written = self._written
         reason = None
-        if written.count + 1 >= self._config.n_timesteps:
+        if written.count + 1 >= self._n_steps:
             reason = ALL_STEPS
         elif self._n_waiting + 1 >= self._queue and not self._is_stepped:
             reason = QUEUE_FULL
@@ -394,6 +399,20 @@ class _Recorder(gym.Wrapper):
         if reason is not None and not (terminated or truncated):
             truncated, info = True, {**info, "end_reason": reason}
         return following, reward, terminated, truncated, info
+
+
+def _n_steps_of(config: RunConfig) -> int:
+    """Return how many steps a run takes: whole iterations of `train_freq` steps."""
+    given = config.algo.hyperparams.get("train_freq", 1)
+    every, unit = given if isinstance(given, (list, tuple)) else (given, "step")
+    if unit == "step":
+        return -(-config.n_timesteps // int(every)) * int(every)
+    if every != 1:
+        raise ConfigError(
+            f"algo.hyperparams.train_freq={list(given)} does not work with --learn. Set one "
+            "episode, or a number of steps."
+        )
+    return config.n_timesteps
 
 
 def has_log(run_dir: RunDir) -> bool:

@@ -68,7 +68,7 @@ class FedManager(ExpManager):
             )
         saving.snapshot.exactness = Exactness([], 0, [NOT_EXACT])
         board = Board(len(pack_weights(agent)), self._board)
-        feed = Feed(reader, board, self._actor, agent.resume_from)
+        feed = Feed(reader, board, self._actor, lambda: saving.last_step)
         feed.attach(agent, self._fed, lambda: saving.save(waits=True))
         agent.before_iteration = [*agent.before_iteration, feed.on_iteration]
         return callbacks

@@ -94,7 +94,7 @@ class Layout:
         is_first, terminated, truncated = (
             bool(flags & flag) for flag in (_FIRST, _TERMINATED, _TRUNCATED)
         )
-        info = json.loads(rest[start:]) if start < len(rest) else {}
+        info = parse_json(rest[start:], allow_nan=True) if start < len(rest) else {}
         return Transition(
             *(number, weights_step, is_first, terminated, truncated, reward),
             *(observation, following, action, info),

@@ -70,7 +70,9 @@ def check_that_each_transition_is_learned_from_once(run_dir):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("algo", ["sac", "td3", "crossq"])
+@pytest.mark.parametrize(
+    "algo", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in ("td3", "crossq"))]
+)
 def test_a_run_that_learned_on_a_robot_is_an_ordinary_run(algo, tmp_path):
     run_dir = tmp_path / "run"
     more = ["eval.every_steps=60", "eval.episodes=1", "log.interval=1", "env.kwargs.episode_s=1"]
@@ -95,6 +97,12 @@ def test_a_run_that_learned_on_a_robot_is_an_ordinary_run(algo, tmp_path):
     assert [one["step"] for one in map(json.loads, run.run_dir.evaluations_file.open())][-1] == 120
     assert run.evaluate(1, n_envs=1)["returns"]
     assert [one.path for one in runs_below(tmp_path)] == [run_dir]
+    if algo != "sac":
+        return
+    # It may go on in simulation, and then no more there.
+    assert run.resume(quiet=True, n_timesteps=125).status == "finished"
+    with pytest.raises(ConfigError, match="was trained beyond its 120 transitions"):
+        run_robot.main(words_of(run_dir, 150, *more))
 
 
 @pytest.mark.slow
@@ -135,7 +143,7 @@ def test_after_a_kill_the_next_start_goes_on(who, tmp_path):
     assert len(check_that_each_transition_is_learned_from_once(run_dir)) == 450
 
 
-@pytest.mark.training
+@pytest.mark.slow
 def test_it_begins_with_the_weights_of_an_earlier_policy(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     quick = ["eval.every_steps=null", "env.kwargs.episode_s=1"]
@@ -150,7 +158,9 @@ def test_it_begins_with_the_weights_of_an_earlier_policy(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["algo=ppo"], "algo=ppo does not learn from what older weights did"),
+        (["algo=ppo"], "algo=ppo cannot learn from what older weights did"),
+        (["algo=her"], "algo=her cannot learn from what older weights did"),
+        (["algo=sac", "algo.replay_buffer=her"], "Set algo.replay_buffer=null"),
         (["algo=sac", "n_envs=2"], "n_envs=2 does not work with --learn. Set n_envs=1"),
         (["algo=sac", "env.frame_stack=2"], "Set env.frame_stack=1"),
     ],
@@ -158,6 +168,20 @@ def test_it_begins_with_the_weights_of_an_earlier_policy(tmp_path):
 def test_runs_that_cannot_be_learned_so_are_refused_by_name(words, message):
     with pytest.raises(ConfigError, match=message):
         check(load([*TASK, *words]))
+
+
+@pytest.mark.parametrize(
+    ("every", "steps"), [("4", 1000), ("[6,step]", 1002), ("[1,episode]", 1000)]
+)
+def test_a_run_takes_whole_iterations(every, steps):
+    words = ["algo=sac", "n_timesteps=1000", f"algo.hyperparams.train_freq={every}"]
+    assert Learning(plan_run(load([*TASK, *words])), "", 5)._n_steps == steps
+
+
+def test_iterations_of_several_episodes_are_refused():
+    config = load([*TASK, "algo=sac", "algo.hyperparams.train_freq=[2,episode]"])
+    with pytest.raises(ConfigError, match=r"train_freq=\[2, 'episode'\] does not work"):
+        Learning(plan_run(config), "", 5)
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path, monkeypatch):
