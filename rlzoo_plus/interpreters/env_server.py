@@ -271,9 +271,10 @@ def loaded_code() -> dict[str, str]:
         file = getattr(module, "__file__", None)
         path = os.path.realpath(file) if isinstance(file, str) else ""
         is_installed = "site-packages" in path or any(path.startswith(r + os.sep) for r in roots)
-        if path.endswith(_ENDS) and name != "__main__" and not is_installed:
+        is_this = path == os.path.realpath(__file__)
+        if path.endswith(_ENDS) and not is_installed and not is_this:
             with open(path, "rb") as stream:
-                found["interpreter " + name] = hashlib.sha256(stream.read()).hexdigest()[:16]
+                found["env.python: module " + name] = hashlib.sha256(stream.read()).hexdigest()[:16]
     for name in ("numpy", *_LIBRARIES):
         if name in sys.modules:
             version = str(getattr(sys.modules[name], "__version__", "unknown"))

@@ -216,9 +216,10 @@ def test_versions_and_hashes_of_what_runs_there_are_known(worlds, spec):
     code = env.unwrapped.interpreters_code()
     assert code["package python of env.python"] == sys.version.split()[0]
     assert code["package numpy of env.python"] == np.__version__
-    before = code["interpreter their_worlds"]
+    assert [key for key in code if "module" in key] == ["env.python: module their_worlds"]
+    before = code["env.python: module their_worlds"]
     (worlds / "their_worlds.py").write_text("\n" + (worlds / "their_worlds.py").read_text())
-    assert env.unwrapped.interpreters_code()["interpreter their_worlds"] != before
+    assert env.unwrapped.interpreters_code()["env.python: module their_worlds"] != before
     env.close()
 
 
