@@ -211,6 +211,16 @@ def _of_environments(config: RunConfig) -> Iterator[str]:
             "vec_env=subproc: its processes import the environment. Define its class or function "
             "at the top level of a module, or leave vec_env out."
         )
+    if is_given(config.env.id) and config.env.python is not None:
+        yield (
+            f"env.python={config.env.python}: another interpreter imports the environment. Define "
+            "its class at the top level of a module, or leave env.python out."
+        )
+    if config.env.worlds_per_process > 1 and config.env.python is None:
+        yield (
+            f"env.worlds_per_process={config.env.worlds_per_process} is for environments of "
+            "another interpreter. Set env.python, or leave it out."
+        )
     folder = PurePosixPath(str(config.env.name))
     if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
         yield (
@@ -221,6 +231,7 @@ def _of_environments(config: RunConfig) -> Iterator[str]:
         most = config.eval.max_episode_steps
         set_keys = {
             "env.wrappers": config.env.wrappers,
+            "env.python": config.env.python,
             "env.warmup_resets": config.env.warmup_resets,
             "eval.max_episode_steps": most if isinstance(most, int) else None,
         }

@@ -323,6 +323,9 @@ def main(requests: int, answers: int, faults: int) -> None:
     # A terminal and a cluster send these to every process; the run decides how to end.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+    # A process that an environment starts must not keep them open.
+    for fd in (requests, answers, faults):
+        os.set_inheritable(fd, False)
     # What environments print must not come between the answers' parts, nor into the run's output.
     os.dup2(2, 1)
     faulthandler.enable(file=faults, all_threads=False)

@@ -35,6 +35,7 @@ class Interpreter:
 
     Attributes:
         count: How many worlds it has made so far.
+        n_open: How many of them are not closed.
     """
 
     def __init__(self, python: str) -> None:
@@ -43,17 +44,18 @@ class Interpreter:
         Raises:
             ConfigError: There is no such interpreter.
         """
-        self.python, self.count, self.open = python, 0, 0
+        self.python, self.count, self.n_open = python, 0, 0
         theirs, ours = os.pipe(), os.pipe()
         faults = os.pipe()
-        kept = {"PYTHONHOME": "", "VIRTUAL_ENV": "", "__PYVENV_LAUNCHER__": ""}
+        # What would lead it to the libraries of this interpreter.
+        ours_alone = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
         fds = (theirs[0], ours[1], faults[1])
         try:
             self.process = subprocess.Popen(
                 [python, env_server.__file__, *map(str, fds)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
-                env={key: value for key, value in os.environ.items() if key not in kept},
+                env={key: value for key, value in os.environ.items() if key not in ours_alone},
             )
         except OSError as error:
             for fd in (*theirs, *ours, *faults):
@@ -187,10 +189,12 @@ class RemoteEnv(gym.Env[Any, Any]):
             )
         key = (path, worlds_per_process, os.getpid(), os.getcwd())
         place = _with_room.pop(key, None)
-        self._there = Interpreter(path) if place is None else place
+        if place is None or not place.end.alive:
+            place = Interpreter(path)
+        self._there = place
         self._number = self._there.count
         self._there.count += 1
-        self._there.open += 1
+        self._there.n_open += 1
         if self._there.count < worlds_per_process:
             _with_room[key] = self._there
         is_alone = worlds_per_process == 1
@@ -248,11 +252,11 @@ class RemoteEnv(gym.Env[Any, Any]):
         there = self.__dict__.pop("_there", None)
         if there is None:
             return
-        there.open -= 1
+        there.n_open -= 1
         if there.end.alive and "_methods" in self.__dict__:
             with contextlib.suppress(RunError):
                 there.ask(do="close", world=self._number)
-        if not there.open:
+        if not there.n_open:
             there.end()
 
     def interpreters_code(self) -> dict[str, str]:

@@ -202,6 +202,26 @@ def test_a_process_ends_with_the_one_that_started_it(worlds, spec):
     assert ended(pid)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["env.worlds_per_process=2"],
+            "is for environments of another interpreter. Set env.python",
+        ),
+        (
+            ["env.python=python3", "vec_env=gymnasium"],
+            "env.python=python3: vec_env=gymnasium steps",
+        ),
+        (["env.python=''"], "env.python"),
+        (["env.python=python3", "env.worlds_per_process=0"], "env.worlds_per_process"),
+    ],
+)
+def test_keys_that_do_not_fit_are_refused(words, said):
+    with pytest.raises(ConfigError, match=said):
+        load(["env=gym", "env.id=CartPole-v1", "algo=ppo", *words])
+
+
 def test_an_interpreter_is_code_of_the_user(worlds):
     words = ["env=gym", "env.id=their_worlds:Walk", "algo=ppo", "env.python=/opt/python"]
     config = load(words)
