@@ -52,8 +52,13 @@ def own_code(config: RunConfig, use: Use = "train") -> list[str]:
         use: What it is opened for: to train, to play its policy in its environment, or to let the
             policy act without one. An algorithm that is registered already needs no package.
     """
-    elsewhere = [config.env.python] if use != "act" and config.env.python else []
-    return list(dict.fromkeys([*elsewhere, *(name for name, _ in named_modules(config, use))]))
+    names = (name for name, _ in named_modules(config, use))
+    return list(dict.fromkeys([*interpreters_of(config, use), *names]))
+
+
+def interpreters_of(config: RunConfig, use: Use = "train") -> list[str]:
+    """Return the interpreter that a configuration starts; no trust file can cover it."""
+    return [config.env.python] if use != "act" and config.env.python is not None else []
 
 
 def named_modules(config: RunConfig, use: Use = "train") -> list[tuple[str, str]]:

@@ -18,7 +18,13 @@ from pathlib import Path
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import one_line, printable, read_plain_file
-from rlzoo_plus.config.own_code import Use, import_own_classes, named_modules, packages_of
+from rlzoo_plus.config.own_code import (
+    Use,
+    import_own_classes,
+    interpreters_of,
+    named_modules,
+    packages_of,
+)
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import import_user_module, is_module_name
@@ -135,7 +141,8 @@ def left_to_trust(config: RunConfig, use: Use = "train") -> list[str]:
     """
     named = named_modules(config, use)
     entries = [path.resolve() for path in trusted_paths()] if named else []
-    return list(dict.fromkeys(n for n, module in named if not _is_trusted(module, entries)))
+    left = (n for n, module in named if not _is_trusted(module, entries))
+    return list(dict.fromkeys([*interpreters_of(config, use), *left]))
 
 
 def import_trusted(config: RunConfig, use: Use) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.interpreters import OLD_GYM, OLD_NUMPY, interpreter
 
+from rlzoo_plus.analysis.find_run import require_trust
 from rlzoo_plus.config.own_code import is_harmless, own_code
 from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.factory import make_train_env
@@ -229,6 +230,9 @@ def test_an_interpreter_is_code_of_the_user(worlds):
     assert own_code(config, "play") == ["/opt/python"]
     assert own_code(config, "act") == []
     assert not is_harmless("env.python=/opt/python")
+    with pytest.raises(ConfigError, match=r"needs what rlzoo_plus does not ship: /opt/python\."):
+        require_trust(config, worlds, trust=False)
+    require_trust(config, worlds, trust=True)
 
 
 def test_versions_and_hashes_of_what_runs_there_are_known(worlds, spec):
