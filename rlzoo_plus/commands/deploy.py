@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from rlzoo_plus.commands.arguments import add_policy
-from rlzoo_plus.commands.export import export
+from rlzoo_plus.commands.export import add_value, export
 from rlzoo_plus.commands.typed import command_parser
 
 
@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     )
     add_policy(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="the folder")
+    add_value(parser)
     if not arguments:
         parser.print_help(sys.stderr)
         return 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,17 @@ def main(arguments: list[str]) -> int:
     )
     add("--format", choices=formats, required=True, help=of_format)
     add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
+    add_value(parser)
     if not arguments:
         parser.print_help(sys.stderr)
         return 2
     return export(parser.parse_args(arguments))
+
+
+def add_value(parser: ArgumentParser) -> None:
+    """Add the option of a folder for a robot that its graph has the critic, too."""
+    parser.add_argument("--with-value", action="store_true", help="of a folder for a robot: its "
+        "graph also returns what the critic expects, for the audit log of serve")  # fmt: skip
 
 
 def export(options: Namespace) -> int:
@@ -41,6 +48,8 @@ def export(options: Namespace) -> int:
     from rlzoo_plus.deploy import bundle_export, c_export
     from rlzoo_plus.export import graph, writing
 
+    if options.with_value and options.format != "leapp":
+        raise ConfigError(f"--with-value needs --format leapp; {options.format} has no value.")
     if options.format in ("onnx", "c", "leapp"):
         # Before the run is opened, which takes seconds.
         graph.check_onnx_is_there()
@@ -60,7 +69,10 @@ def export(options: Namespace) -> int:
         if options.format == "c":
             return _told_c(c_export.export_c(policy, run.config, path, about), path)
         if options.format == "leapp":
-            return _told_folder(bundle_export.write_deployed(policy, run.config, path, about))
+            made = bundle_export.write_deployed(
+                *(policy, run.config, path, about), with_value=options.with_value
+            )
+            return _told_folder(made)
         exported = writing.export_policy(policy, run.config, path, options.format, about)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}.") from error

@@ -83,7 +83,12 @@ class Deployed:
 
 
 def write_deployed(
-    policy: Policy, config: RunConfig, folder: Path, about: Mapping[str, Any]
+    policy: Policy,
+    config: RunConfig,
+    folder: Path,
+    about: Mapping[str, Any],
+    *,
+    with_value: bool = False,
 ) -> Deployed:
     """Write the folder, and compare what its runtime does with the policy.
 
@@ -92,6 +97,7 @@ def write_deployed(
         config: Its run.
         folder: The folder; one that was written so before is replaced.
         about: Step, run and the like.
+        with_value: Let the graph return what the critic expects, too.
 
     Raises:
         ConfigError: The policy or a wrapper cannot be in a graph, or the folder holds other files.
@@ -102,13 +108,14 @@ def write_deployed(
     try:
         chain = WrapperChain() if env is None else read_wrappers(env)
         robot = facts_of_robot(env, config, chain)
-        graph = _graph(policy, config, chain, robot)
+        graph = _graph(policy, config, chain, robot, with_value=with_value)
+        bounds = _bounds(graph, env)
     finally:
         if env is not None:
             env.close()
     recording = record(policy, make_signature(policy), config)
     model = write_onnx(graph, {}, batch=1)
-    files, description = _files(graph, model, robot, policy, config, about, recording)
+    files, description = _files(graph, model, robot, policy, config, about, recording, bounds)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     for name, data in {**files, DESCRIPTION: description}.items():
@@ -150,13 +157,16 @@ def _environment(config: RunConfig) -> gym.Env | None:
 
 
 def _graph(
-    policy: Policy, config: RunConfig, chain: WrapperChain, robot: RobotFacts
+    policy: Policy, config: RunConfig, chain: WrapperChain, robot: RobotFacts, *, with_value: bool
 ) -> DeployedGraph:
     commands = None
     if robot.affine is not None:
         commands = Commands(robot.affine, robot.choices, robot.max_action_rate)
     signature = make_signature(policy)
-    graph = DeployedGraph(policy, signature, config.env.frame_stack, chain.layers, commands)
+    graph = DeployedGraph(
+        *(policy, signature, config.env.frame_stack, chain.layers, commands),
+        with_value=with_value,
+    )
     graph.eval()
     return graph
 
@@ -169,6 +179,7 @@ def _files(
     config: RunConfig,
     about: Mapping[str, Any],
     recording: Recording,
+    bounds: Mapping[str, Any],
 ) -> tuple[dict[str, bytes], bytes]:
     """Return all files but deploy.json, and its content."""
     name = re.sub(r"\W", "_", config.env.name or config.env.id, flags=re.ASCII)
@@ -195,7 +206,11 @@ def _files(
         "policy": {
             "file": MODEL,
             "inputs": [
-                {**_port(port, names), **({"key": keys[port.name]} if port.name in keys else {})}
+                {
+                    **_port(port, names),
+                    **({"key": keys[port.name]} if port.name in keys else {}),
+                    **bounds.get(port.name, {}),
+                }
                 for port in inputs
             ],
             "outputs": [_port(port, names) for port in outputs],
@@ -234,6 +249,25 @@ def _names(graph: DeployedGraph, robot: RobotFacts) -> dict[str, list[str]]:
             found[port.name] = robot.action_names
     if robot.affine is not None:
         found |= {kind: one["names"] for kind, one in robot.affine.signals().items()}
+    return found
+
+
+def _bounds(graph: DeployedGraph, env: gym.Env | None) -> dict[str, dict[str, list[float]]]:
+    """Return the bounds of observations of the bare environment, flat, by the name of the input."""
+    space = None if env is None else env.unwrapped.observation_space
+    parts = dict.fromkeys(graph.keys.values(), None) or {graph.signature.inputs[0].name: space}
+    if isinstance(space, gym.spaces.Dict):
+        parts = {port: space.spaces.get(key) for key, port in graph.keys.items()}
+    found: dict[str, dict[str, list[float]]] = {}
+    for port in graph.signature.observations:
+        part, shape = parts.get(port.name), port.sizes(1)[1:]
+        # Bytes of images have no others.
+        if isinstance(part, gym.spaces.Box) and port.dtype.startswith("float"):
+            if part.shape == shape and (part.bounded_below | part.bounded_above).any():
+                low, high = part.low.ravel(), part.high.ravel()
+                found[port.name] = {"low": low.tolist(), "high": high.tolist()}
+        elif isinstance(part, gym.spaces.Discrete) and not shape:
+            found[port.name] = {"low": [int(part.start)], "high": [int(part.start + part.n) - 1]}
     return found
 
 

@@ -18,11 +18,13 @@ from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.deploy.c_source import frame_shape
 from rlzoo_plus.deploy.drive_commands import Commands
 from rlzoo_plus.deploy.wrapper_layers import Layer
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
 from rlzoo_plus.export.signature import STATE_NAMES, Port, Signature
 
 OUT = "_out"
 ARRIVED = "arrived_action"
+VALUE = "value"
 _TURNS = "goes round: zeros at first, then the last output of this name with _out"
 Arrays = dict[str, np.ndarray]
 
@@ -42,6 +44,8 @@ class DeployedGraph(PolicyGraph):
         frames: int,
         layers: list[Layer],
         commands: Commands | None,
+        *,
+        with_value: bool = False,
     ) -> None:
         """Take over a policy, or raise ConfigError if no graph can hold it.
 
@@ -51,8 +55,10 @@ class DeployedGraph(PolicyGraph):
             frames: How many observations it sees at a time.
             layers: The wrappers of its environment, the innermost first.
             commands: What its actions command, or None.
+            with_value: Whether it also returns what the critic expects.
         """
         super().__init__(policy, policy_signature)
+        self._critic = critic_of(self.network, policy_signature) if with_value else None
         self.frames, self.commands = frames, commands
         self.layers = nn.ModuleList(layers)
         self.policy_signature = policy_signature
@@ -111,6 +117,8 @@ class DeployedGraph(PolicyGraph):
             kinds = dict.fromkeys(self.commands.kinds)
             counts = [(kind, self.commands.kinds.count(kind)) for kind in kinds]
             outputs += [Port(k, "float32", (1, n), "commands, in units") for k, n in counts]
+        if self._critic is not None:
+            outputs.append(Port(VALUE, "float32", (1,), "what the critic expects to earn"))
         turned = [Port(p.name + OUT, p.dtype, p.shape, "the next input") for p in states]
         return replace(own, inputs=(*observations, *masks, *states), outputs=(*outputs, *turned))
 
@@ -155,11 +163,27 @@ class DeployedGraph(PolicyGraph):
             commands, arrived = self.commands(applied, given.get(ARRIVED))
             outputs += commands
             turned[ARRIVED] = arrived
+        if self._critic is not None:
+            outputs.append(self._value(policy_inputs, action).reshape(1))
         return (*outputs, *(turned[name] for name in self.starts))
 
     def _decide(self, *inputs: Tensor) -> Any:
         """Return what the policy alone makes of its own inputs."""
         return super().forward(*inputs)
+
+    def _value(self, inputs: list[Tensor], action: Tensor) -> Tensor:
+        """Return V, or Q of the action: the lowest of several critics, the mean of quantiles."""
+        own, network = self.policy_signature, self.network
+        parts = [part(value) for part, value in zip(self.inputs, inputs, strict=False)]
+        seen: Any = dict(zip(own.keys, parts, strict=True)) if own.keys else parts[0]
+        if self._critic == "predict_values":
+            return network.predict_values(seen)  # type: ignore[no-any-return, operator]
+        if self._critic == "critic":
+            scaled = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
+            found: Any = network.critic(seen, scaled)  # type: ignore[operator]
+            return torch.stack(found).amin() if isinstance(found, tuple) else found.mean()
+        each: Any = getattr(network, str(self._critic))(seen)
+        return each.reshape(-1, each.shape[-1]).mean(0).amax()  # type: ignore[no-any-return]
 
     def inputs_of(self, recorded: Mapping[str, np.ndarray], row: int) -> tuple[Arrays, Arrays]:
         """Return the inputs, and what goes round, for which the policy sees a recorded row."""
@@ -183,3 +207,18 @@ class DeployedGraph(PolicyGraph):
         if own.recurrent and not recorded["episode_start"][row]:
             state |= {name: recorded[name][:, row : row + 1] for name in STATE_NAMES}
         return inputs, state
+
+
+def critic_of(network: Any, signature: Signature) -> str:
+    """Return the attribute of a policy's network that is its critic.
+
+    Raises:
+        ConfigError: It has none, or one that remembers the episode.
+    """
+    known = ("predict_values", "critic", "q_net", "quantile_net")
+    if signature.recurrent or not any(hasattr(network, name) for name in known):
+        raise ConfigError(
+            f"--with-value: a {type(network).__name__} has no critic that a graph can hold. Leave "
+            "it out."
+        )
+    return next(name for name in known if hasattr(network, name))

@@ -47,6 +47,7 @@ class Policy:
         state: What it remembers, by name; `reset` forgets it.
         commands: What the last action commands the joints, by kind; empty if the drive decides.
         applied: The last action as the bare environment takes it.
+        value: What the policy expects to earn from here on; None if the graph does not say.
     """
 
     def __init__(self, folder: Any, sha256: str | None = None) -> None:
@@ -104,12 +105,13 @@ class Policy:
         self.state: dict[str, np.ndarray] = {}
         self.commands: dict[str, np.ndarray] = {}
         self.applied: Any = None
+        self.value: float | None = None
         self.reset()
 
     def reset(self) -> None:
         """Forget the episode: call it before the first observation of the next one."""
         self.state = {name: start.copy() for name, start in self._starts.items()}
-        self.commands, self.applied = {}, None
+        self.commands, self.applied, self.value = {}, None, None
 
     def act(self, observation: Any, action_masks: Any = None) -> Any:
         """Return the action for one observation, as the environment takes it.
@@ -137,6 +139,7 @@ class Policy:
         self.commands = {name: made[name][0] for name in self._commands}
         action = made["action"][0]
         self.applied = made.get("applied_action", [action])[0]
+        self.value = float(made["value"].item()) if "value" in made else None
         return int(action) if action.ndim == 0 else action
 
     def _checked(self, name: str, entry: Any) -> bytes:
