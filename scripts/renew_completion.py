@@ -13,7 +13,7 @@ from rlzoo_plus.commands.verbs import VERBS, main_of
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 _COMMAND = re.compile(r"^    ([a-z][a-z-]*)(?: {2}|$)", re.MULTILINE)
 # Others have lines that begin in the same way.
-_WITH_COMMANDS = ("sweep", "study", "cloud", "hub")
+_WITH_COMMANDS = ("sweep", "study", "cloud", "hub", "audit")
 
 
 def line_of(verb: str) -> str:

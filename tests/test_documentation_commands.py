@@ -230,6 +230,8 @@ CANNOT_RUN = {
     r"my_arm\.": "needs a driver of the reader's",
     r"watch-robot": "needs a session, and serves until Ctrl-C",
     r"override stop": "needs a robot that moves, in another terminal",
+    r"override http": "needs a server, in another terminal; tests/serving has one",
+    r"--head HASH": "needs a hash that was noted",
     r"cloud build": "needs docker, podman or buildah; test_cloud_build.py imitates them",
 }
 NAMED_RUN = "outputs/cartpole_bullet/ppo/2026-01-31_12-00-00-s0"
@@ -276,9 +278,10 @@ MORE = {
     "worker": ["--no-wait"],
     "new-robot": ["--force"],
     "run-robot": ["--set=clock=simulated"],
+    "serve": ["--port=0"],
 }
-# A gate that says no, or cannot tell yet; instances that take a minute to end.
-EXIT_CODES = {"compare": (0, 1, 3), "cloud": (0, 1)}
+# A gate that says no, or cannot tell yet; instances that take a minute to end; too few decisions.
+EXIT_CODES = {"compare": (0, 1, 3), "cloud": (0, 1), "shadow-report": (0, 1)}
 # Nothing is left to be cancelled where all commands are run one after the other.
 NOTHING_TO_CANCEL = "no controller is at work"
 STUDY = ["hpo.n_timesteps=2048", "hpo.n_trials=2", "hpo.retrain.best=1", "hpo.retrain.seeds=1"]
@@ -309,6 +312,7 @@ PREPARING = {
 }
 # The same, before a command that names it: in the folder of the page, or in its store.
 AT_ONCE = {
+    r"serve cartpole/": "deploy trained/cartpole_bullet --out cartpole",
     r"init_from=model\.zip": "export RUN --format sb3 --output model.zip",
     r"import-sb3 model\.zip": "train normalize=true run_dir=normalized; "
     "export normalized --format sb3 --output model.zip",
@@ -371,12 +375,12 @@ class Machine:
         is_in_aws = {"infra=aws_batch", "infra=ec2_spot"} & {*arguments}
         if command.verb == "cloud" or is_in_aws or (self._bucket and command.verb == "sweep"):
             return self._run_here(command.verb, arguments)
-        if command.verb == "dashboard" and "--export" not in arguments:
-            return self._serve(arguments)
+        if command.verb in ("dashboard", "serve") and "--export" not in arguments:
+            return self._serve(command.verb, arguments)
         return run_command([command.verb, *arguments], self.folder)
 
-    def _serve(self, arguments):
-        with running_command(["dashboard", *arguments], self.folder) as (process, output):
+    def _serve(self, verb, arguments):
+        with running_command([verb, *arguments], self.folder) as (process, output):
             wait_for(lambda: "http://" in _read(output) or not process.is_alive())
             code = 0 if process.is_alive() else 1
             # Ctrl-C ends it, and its server.

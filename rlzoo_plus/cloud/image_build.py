@@ -64,8 +64,9 @@ def write_context(folder: Path, recipe: Recipe) -> None:
         raise ConfigError(f"{folder} is not empty. Name a new folder.")
     package = package_files()
     for name in package:
-        if name.startswith(_DOCKER_FOLDER):
-            (folder / name.removeprefix(_DOCKER_FOLDER)).write_bytes(package[name])
+        start, _, file = name.rpartition("/")
+        if f"{start}/" == _DOCKER_FOLDER:
+            (folder / file).write_bytes(package[name])
     (folder / "dependencies.txt").write_text("".join(f"{line}\n" for line in dependencies()))
     (folder / "requirements.txt").write_text(recipe.requirements)
     (folder / WHEEL).write_bytes(make_wheel())

@@ -22,8 +22,11 @@ VERBS = {
     "identify": "fit a robot's mass, friction, latency, ... to a log of it",
     "sim2real": "compare a robot's log with the simulation of a training",
     "run-robot": "let a policy act on a robot, and stop safely if anything fails",
-    "override": "take a running robot out of its policy's hands: stop, hold, ...",
+    "override": "take a robot or a server out of its policy's hands: stop, ...",
     "watch-robot": "show a running robot in the browser, with a stop button",
+    "serve": "let a policy answer over HTTP and WebSocket",
+    "audit": "check and search the log of what a server decided",
+    "shadow-report": "compare a candidate with what a server did",
     "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
@@ -59,7 +62,8 @@ GROUPS = {
         *("new-robot", "identify", "sim2real", "export", "deploy", "run-robot", "override"),
         "watch-robot",
     ),
-    "Share": ("push", "pull", "ls", "hub", "model", "trust", "import-sb3"),
+    "Serve": ("model", "serve", "audit", "shadow-report"),
+    "Share": ("push", "pull", "ls", "hub", "trust", "import-sb3"),
     "Machines": ("sweep", "worker", "cloud"),
 }
 # What other tools call them.

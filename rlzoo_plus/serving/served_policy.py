@@ -1,0 +1,123 @@
+"""A policy that is ready to decide: the folder that `deploy` writes, with its version."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlzoo_plus.deploy.robot_runtime import BundleError, Policy
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.serving.request_checks import Input, Refused
+
+MASKS = "action_masks"
+# How far an action may be from the one that was written beside the graph.
+_TOLERANCE = 1e-4
+Arrays = dict[str, np.ndarray]
+
+
+class ServedPolicy:
+    """One version: its graph, what it takes and gives. Sessions share it, and have its state.
+
+    Attributes:
+        name: What clients call it.
+        version: Which one it is.
+        about: Its deploy.json.
+        inputs: What a decision needs, masks included.
+        has_state: Whether it remembers an episode: frames, LSTM or wrappers.
+    """
+
+    def __init__(self, folder: Path, name: str, version: str, sha256: str | None = None) -> None:
+        """Load a folder and repeat its examples.
+
+        Args:
+            folder: What `rlzoo-plus deploy` has written.
+            name: What clients call it.
+            version: Which one it is.
+            sha256: The hash that its deploy.json must have, None for any.
+
+        Raises:
+            ConfigError: It is damaged, or does not act as it did when it was written.
+        """
+        self.name, self.version = name, version
+        try:
+            self._runtime = Policy(folder, sha256)
+            self.about = self._runtime.about
+            parts = self.about["policy"]
+            turned = set(parts["feedback"].values())
+            self.inputs = [Input.read(p) for p in parts["inputs"] if p["name"] not in turned]
+            action = next(port for port in parts["outputs"] if port["name"] == "action")
+            self.action = Input.read({**action, **_action_bounds(self.about["action"])})
+            self.has_state = bool(turned)
+            self._repeat_examples()
+        except (BundleError, LookupError, TypeError, ValueError, StopIteration) as error:
+            raise ConfigError(f"{name} {version} cannot be served: {error!s:.300}.") from error
+        self.observations = [port for port in self.inputs if port.name != MASKS]
+        self.masks = next((port for port in self.inputs if port.name == MASKS), None)
+
+    def _repeat_examples(self) -> None:
+        runtime = self.episode()
+        for example in self.about["examples"]:
+            seen = example["observation"]
+            if isinstance(seen, dict):
+                seen = {key: np.array(value) for key, value in seen.items()}
+            made, expected = runtime.act(seen, example.get(MASKS)), np.array(example["action"])
+            if not np.allclose(made, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
+                raise BundleError("it decides otherwise than when it was written")
+
+    def episode(self) -> Policy:
+        """Return a runtime of its own state for a session; it shares the graph."""
+        runtime = copy.copy(self._runtime)
+        runtime.reset()
+        return runtime
+
+    def takes_the_same(self, other: ServedPolicy) -> bool:
+        """Tell whether clients of one can go on with the other."""
+        mine, others = [*self.inputs, self.action], [*other.inputs, other.action]
+        return len(mine) == len(others) and all(map(Input.same_as, mine, others))
+
+    def of_json(self, observation: Any, masks: Any) -> Arrays:
+        """Return the arrays of one decision, from the JSON of a client."""
+        found: Arrays = {}
+        for port in self.observations:
+            value, field = observation, "observation"
+            if port.key is not None:
+                field = f"observation.{port.key}"
+                if not isinstance(observation, dict) or port.key not in observation:
+                    keys = ", ".join(str(p.key) for p in self.observations)
+                    raise Refused(field, "missing", f"Send an object with {keys}")
+                value = observation[port.key]
+            found[port.name] = port.of_json(value, field)
+        if self.masks is not None:
+            if masks is None:
+                raise Refused(MASKS, "missing", "Say which actions are allowed now")
+            found[MASKS] = self.masks.of_json(masks, MASKS)
+        elif masks is not None:
+            raise Refused(MASKS, "this policy takes no masks", "Leave it out")
+        return found
+
+    def act(self, runtime: Policy, given: Arrays) -> Any:
+        """Decide with the state of a session."""
+        ports = self.observations
+        if ports[0].key is None:
+            return runtime.act(given[ports[0].name], given.get(MASKS))
+        return runtime.act({port.key: given[port.name] for port in ports}, given.get(MASKS))
+
+    def neutral(self) -> np.ndarray | None:
+        """Return the action that asks for nothing: zeros in bounds; None among choices."""
+        if self.action.dtype.kind != "f":
+            return None
+        zero = np.zeros(self.action.shape, self.action.dtype)
+        low, high = self.action.low, self.action.high
+        return np.clip(zero, low, high).astype(zero.dtype)
+
+
+def _action_bounds(action: Any) -> dict[str, Any]:
+    """Return the bounds of continuous actions as those of inputs: null is none."""
+    bounds = {}
+    for name in ("low", "high") if action["kind"] == "box" else ():
+        flat = np.ravel(np.array(action[name], dtype=float))
+        bounds[name] = [float(x) if np.isfinite(x) else None for x in flat]
+    return bounds

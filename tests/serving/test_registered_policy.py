@@ -1,0 +1,91 @@
+"""A model of the registry is served by its alias; runs are exported and act as they do."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.registered import put
+from support.serving import Server, say, until, write_policy
+
+import rlzoo_plus
+from rlzoo_plus.deploy.bundle_export import write_deployed
+from rlzoo_plus.models.model_store import ModelStore
+from rlzoo_plus.policies.values import Values
+from rlzoo_plus.serving.served_policy import ServedPolicy
+
+ROOT = Path(__file__).resolve().parents[2]
+CART = ROOT / "trained" / "cartpole_bullet"
+
+
+def version(registry, tmp_path, number, **options):
+    folder = tmp_path / f"version-{number}"
+    shutil.copytree(CART, folder)
+    write_policy(folder / "deploy", float(number), **options)
+    assert put(registry, folder) == number
+
+
+def test_an_alias_of_the_registry_is_followed(tmp_path):
+    registry = ModelStore(str(tmp_path / "registry"))
+    for number, options in ((1, {}), (2, {}), (3, {"n": 4})):
+        version(registry, tmp_path, number, **options)
+    registry.move("cart", "production", 1, action="promote", why="first")
+    environ = {"RLZOO_MODELS": str(tmp_path / "registry"), "XDG_CACHE_HOME": str(tmp_path)}
+    with Server("cart@production", **environ) as server:
+        socket, hello = server.connect()
+        assert hello["name"] == "cart"
+        assert say(socket, observation=[0, 0, 0])["version"] == "1"
+        registry.move("cart", "production", 2, action="promote", why="better")
+        until(lambda: say(socket, observation=[0, 0, 0])["version"] == "2")
+        registry.move("cart", "production", 3, action="promote", why="a mistake")
+        until(lambda: "alias_load_failures_total 1" in server.metrics())
+        assert say(socket, observation=[0, 0, 0])["version"] == "2"
+        registry.move("cart", "production", 1, action="rollback", why="back")
+        until(lambda: say(socket, observation=[0, 0, 0])["version"] == "1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cartpole_bullet", "a1_walk"])
+def test_a_served_run_acts_as_load_policy(name):
+    triton = pytest.importorskip("tritonclient.http")
+    run = ROOT / "trained" / name
+    policy = rlzoo_plus.load_policy(run)
+    space = policy.network.observation_space
+    rows = np.random.default_rng(0).normal(size=(20, *space.shape)).astype(np.float32)
+    rows = np.clip(rows, space.low, space.high)
+    expected = policy.predict(rows)[0]
+    with Server(run) as server:
+        socket, hello = server.connect()
+        client = triton.InferenceServerClient(f"127.0.0.1:{server.port}")
+        kind = hello["inputs"][0]["datatype"]
+        given = triton.InferInput("observation", list(rows.shape), kind)
+        given.set_data_from_numpy(rows.astype(triton.triton_to_np_dtype(kind)))
+        made = client.infer(hello["name"], [given]).as_numpy("action")
+        said = [say(socket, observation=row.tolist())["action"] for row in rows]
+        asked = server.post("/invocations", {"instances": rows.tolist()})[1]["predictions"]
+    for other in (made, said, [answer["action"] for answer in asked]):
+        np.testing.assert_allclose(other, expected, rtol=0, atol=1e-6)
+
+
+def test_a_folder_that_decides_otherwise_than_it_did_is_not_served(tmp_path):
+    folder = write_policy(tmp_path / "tiny")
+    about = json.loads((folder / "deploy.json").read_text())
+    about["examples"] = [{"observation": [1.0, 2.0, 3.0], "action": [6.0, 7.0]}]
+    (folder / "deploy.json").write_text(json.dumps(about))
+    with pytest.raises(rlzoo_plus.ConfigError, match="decides otherwise"):
+        ServedPolicy(folder, "tiny", "1")
+
+
+@pytest.mark.slow
+def test_the_value_of_the_graph_is_that_of_the_critic(tmp_path):
+    run = rlzoo_plus.Run.open(ROOT / "trained" / "kuka_reach_mujoco")
+    folder = tmp_path / "kuka"
+    write_deployed(run.policy(), run.config, folder, {}, with_value=True)
+    served = ServedPolicy(folder, "kuka", "1")
+    runtime, values = served.episode(), Values(run.policy())
+    for example in served.about["examples"]:
+        seen = example["observation"]
+        action = served.act(runtime, served.of_json(seen, None))
+        rows = {key: np.array([value], np.float32) for key, value in seen.items()}
+        assert runtime.value == pytest.approx(values(rows, action[None], np.ones(1, bool))[0], 1e-4)
