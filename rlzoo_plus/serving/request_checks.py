@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from rlzoo_plus.artifacts.untrusted import printable
 
-_LONGEST_SHOWN = 100
+_LONGEST_SHOWN, _MOST = 100, 10_000_000
 
 
 class Refused(Exception):  # noqa: N818
@@ -43,8 +44,10 @@ class Input:
 
     @classmethod
     def read(cls, port: Mapping[str, Any]) -> Input:
-        """Read an input of deploy.json."""
-        shape, dtype = tuple(port["shape"][1:]), np.dtype(port["dtype"])
+        """Read an input of deploy.json; raise ValueError if it is none."""
+        shape, dtype = tuple(int(size) for size in port["shape"][1:]), np.dtype(port["dtype"])
+        if dtype.kind not in "fiub" or min(shape, default=0) < 0 or math.prod(shape) > _MOST:
+            raise ValueError(f"{port['name']} is too large, or no array of numbers")
         low, high = (_bound(port.get(name), shape, sign) for name, sign in _BOUNDS.items())
         return cls(port["name"], dtype, shape, port.get("key"), low, high)
 

@@ -52,7 +52,8 @@ class ServedPolicy:
             self.action = Input.read({**action, **_action_bounds(self.about["action"])})
             self.has_state = bool(turned)
             self._repeat_examples()
-        except (BundleError, LookupError, TypeError, ValueError, StopIteration) as error:
+        # Whatever a file from elsewhere says, or a graph does.
+        except Exception as error:
             raise ConfigError(f"{name} {version} cannot be served: {error!s:.300}.") from error
         self.observations = [port for port in self.inputs if port.name != MASKS]
         self.masks = next((port for port in self.inputs if port.name == MASKS), None)

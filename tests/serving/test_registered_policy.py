@@ -77,6 +77,28 @@ def test_a_folder_that_decides_otherwise_than_it_did_is_not_served(tmp_path):
         ServedPolicy(folder, "tiny", "1")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dtype": "object"},
+        {"dtype": "no type"},
+        {"shape": [1, 10**9]},
+        {"shape": [1, -3]},
+        {"shape": [1, "x"]},
+        {"shape": 3},
+        {"low": [0.0]},
+        {"name": None},
+    ],
+)
+def test_a_description_from_elsewhere_is_checked(tmp_path, change):
+    folder = write_policy(tmp_path / "tiny")
+    about = json.loads((folder / "deploy.json").read_text())
+    about["policy"]["inputs"][0] |= change
+    (folder / "deploy.json").write_text(json.dumps(about))
+    with pytest.raises(rlzoo_plus.ConfigError, match="cannot be served"):
+        ServedPolicy(folder, "tiny", "1")
+
+
 @pytest.mark.slow
 def test_the_value_of_the_graph_is_that_of_the_critic(tmp_path):
     run = rlzoo_plus.Run.open(ROOT / "trained" / "kuka_reach_mujoco")
