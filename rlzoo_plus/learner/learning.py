@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 # Transitions that may wait: where each step waits for room, and where no step can wait.
 QUEUE_STEPPED, QUEUE = 8, 1000
 QUEUE_FULL, ALL_STEPS = "queue_full", "all_steps"
-_POLL_S, _START_S, _END_S = 0.0005, 180.0, 5.0
+_POLL_S, _START_S, _END_S = 0.0005, 300.0, 5.0
 # Off-policy, but without an actor, or asking the environment for other rewards.
 _WITHOUT = ("dqn", "qrdqn", "her")
 # Of an info, what is kept with each transition; the rest is large, or of this process.
@@ -149,13 +149,12 @@ class Learning:
         """Claim the run's directory and start the process that learns; return when it is ready.
 
         Args:
-            attend: Called while something is waited for; what it raises ends the waiting.
+            attend: Called from then on while something is waited for; what it raises ends that.
 
         Raises:
             ConfigError: It refuses the configuration.
             RunError: It ended.
         """
-        self._attend = attend
         plan, is_new = self._plan, self._plan.start is not Start.RESUME
         problem = check_before_building(plan)
         run_dir, self._lock = claim_run_dir(plan, self._command, problem or NOT_EXACT)
@@ -173,6 +172,8 @@ class Learning:
                     (run_dir.path / name).unlink(missing_ok=True)
                 run_dir.discard()
             raise
+        # Before, how it ended would be called a fault of the robot's session.
+        self._attend = attend
         # Exploring must not repeat what an earlier session drew.
         self._agent.set_random_seed(self.seeds(1)[0])
         return Run.open(run_dir.path, trust=True)
