@@ -14,7 +14,8 @@ from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.errors import ConfigError
 
 RUN_HELP = (
-    "a run directory such as outputs/<env>/<algo>/..., the end of its path, latest, trained/NAME"
+    "a run directory such as outputs/<env>/<algo>/..., the end of its path, latest, trained/NAME, "
+    "MODEL@production"
 )
 WHICH_HELP = "the policy: best (default; else final), final, or the step of a checkpoint"
 # Episodes, seconds and the like; far more is a typing error.

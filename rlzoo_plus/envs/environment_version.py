@@ -1,8 +1,9 @@
 """The version of an environment: its id, and hashes of what decides what it does.
 
-Hashed are the definitions that its class reaches (methods, functions, constants; in the user's
-modules and in the tasks of `robots`), model files they name, `env.kwargs`, and the engine. Neither
-comments, docstrings and annotations count, nor what is installed and has versions of its own.
+Hashed are the definitions that its class and wrappers of the user's reach (methods, functions,
+constants; in the user's modules and in the tasks of `robots`), model files they name, `env.kwargs`,
+and the engine. Neither comments, docstrings and annotations count, nor what is installed and has
+versions of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.engine import engine_version
 from rlzoo_plus.envs.user_code import MODEL_SUFFIXES, hash_all, is_installed, with_references
@@ -45,7 +47,7 @@ def environment_version(spec: EnvConfig) -> dict[str, Any] | None:
     """
     if spec.python is not None:
         return None
-    key = repr((spec.id, spec.packages, spec.kwargs))
+    key = repr((spec.id, spec.packages, spec.kwargs, spec.wrappers))
     if key not in _known:
         try:
             _known[key] = _version(spec)
@@ -98,11 +100,11 @@ def _series(engine: object) -> list[str]:
 def _version(spec: EnvConfig) -> dict[str, Any] | None:
     from rlzoo_plus.envs.single import creator_of  # It imports Gymnasium, as `envs.engine` says.
 
-    creator = creator_of(spec)
-    module, name = getattr(creator, "__module__", None), getattr(creator, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str):
-        return None
-    code, constants = _reached(module, name.partition(".")[0])
+    named = [name for each in spec.wrappers for name in ([each] if isinstance(each, str) else each)]
+    own = [WRAPPERS.load(name) for name in named if name not in WRAPPERS]
+    roots = [(made.__module__, made.__qualname__) for made in (creator_of(spec), *own)]
+    module = roots[0][0]
+    code, constants = _reached([(place, name.partition(".")[0]) for place, name in roots])
     if not code and _is_own(module):
         return None
     texts = [*constants, *_texts(spec.kwargs)]
@@ -117,18 +119,20 @@ def _version(spec: EnvConfig) -> dict[str, Any] | None:
     return {"version": _hash(json.dumps(parts, sort_keys=True)), **parts}
 
 
-def _reached(module: str, name: str) -> tuple[dict[str, str], list[str]]:
-    """Return a hash of each definition that one reaches, and the names of models in them."""
-    pending, found, models = [(module, name)], dict[str, str](), list[str]()
+def _reached(pending: list[tuple[str, str]]) -> tuple[dict[str, str], list[str]]:
+    """Return a hash of each definition that some reach, and the names of models in them."""
+    found, models = dict[str, str](), list[str]()
     while pending and len(found) < _MOST_DEFINITIONS:
         module, name = pending.pop()
         key = f"{module}.{name}"
         if key in found or not _is_own(module):
             continue
         source = _source(module)
-        if source is None or name not in source.definitions:
-            if source is not None and name in source.imports:
-                pending.append(source.imports[name])
+        if source is None:
+            continue
+        if name not in source.definitions:
+            is_known = name in source.imports
+            pending += [source.imports[name]] if is_known else [(m, name) for m in source.stars]
             continue
         nodes = source.definitions[name]
         found[key] = _hash("\n".join(map(_text, nodes)))
@@ -136,8 +140,9 @@ def _reached(module: str, name: str) -> tuple[dict[str, str], list[str]]:
             if isinstance(node, ast.Name):
                 pending.append(source.imports.get(node.id, (module, node.id)))
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                place = source.modules.get(node.value.id)
-                pending += [(place, node.attr)] if place else []
+                name = node.value.id
+                place = source.modules.get(name) or ".".join(source.imports.get(name, ()))
+                pending.append((place, node.attr))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 models += [node.value] if node.value.lower().endswith(MODEL_SUFFIXES) else []
     return dict(sorted(found.items())), models
@@ -150,12 +155,14 @@ class _Source(ast.NodeTransformer):
         self.definitions: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, tuple[str, str]] = {}
         self.modules: dict[str, str] = {}
+        self.stars: list[str] = []
         package = module if file.stem == "__init__" else module.rpartition(".")[0]
         tree = ast.parse(file.read_bytes())
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 place = ".".join([*(above if node.level else []), *filter(None, [node.module])])
+                self.stars += [place] if node.names[0].name == "*" else []
                 for alias in node.names:
                     self.imports[alias.asname or alias.name] = (place, alias.name)
             elif isinstance(node, ast.Import):
@@ -216,8 +223,14 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 def _names(statement: ast.stmt) -> list[str]:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [statement.name]
-    stored = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
-    return [node.id for node in stored if isinstance(node.ctx, ast.Store)]
+    names = []
+    for node in ast.walk(statement):
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            # `WEIGHTS["alive"] = 0.6` changes what was defined before.
+            while isinstance(node, (ast.Subscript, ast.Attribute)):
+                node = node.value
+            names += [node.id] if isinstance(node, ast.Name) else []
+    return names
 
 
 @functools.cache

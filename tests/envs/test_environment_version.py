@@ -25,8 +25,11 @@ OWN = '''"""Mine."""
 import gymnasium as gym
 import numpy as np
 from versioned_helper import shape
+from versioned_package import deep
+from versioned_starred import *
 
 GAIN = 1.0
+TABLE = {"b": 1}
 
 
 class PointEnv(gym.Env):
@@ -43,12 +46,21 @@ class PointEnv(gym.Env):
 
     def step(self, action):
         self.n += 1
-        return np.zeros(1, np.float32), GAIN * shape(action), False, self.n >= 10, {}
+        reward = GAIN * shape(action) * FACTOR
+        is_over = self.n >= min(10, deep.LIMIT)
+        return np.zeros(1, np.float32), reward, TABLE["b"] > 5, is_over, {}
 
 
 class OtherEnv(PointEnv):
     pass
 '''
+WRAPPER = """import gymnasium as gym
+
+
+class Doubled(gym.RewardWrapper):
+    def reward(self, reward):
+        return 2 * reward
+"""
 HELPER = "def shape(action):\n    return 0.1 * float(action)\n"
 
 
@@ -58,15 +70,28 @@ def own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def write(env=OWN, helper=HELPER, model="<robot/>", **kwargs):
-        for name, text in (("versioned_env", env), ("versioned_helper", helper)):
-            Path(f"{name}.py").write_text(text)
-            monkeypatch.delitem(sys.modules, name, raising=False)
+    def write(
+        env=OWN,
+        helper=HELPER,
+        model="<robot/>",
+        deep="LIMIT = 10\n",
+        starred="FACTOR = 1\n",
+        wrapper=WRAPPER,
+        **kwargs,
+    ):
+        texts = {"env": env, "helper": helper, "starred": starred, "wrapper": wrapper}
+        texts |= {"package/__init__": "", "package/deep": deep}
+        Path("versioned_package").mkdir(exist_ok=True)
+        for name, text in texts.items():
+            Path(f"versioned_{name}.py").write_text(text)
+        for name in [name for name in sys.modules if name.startswith("versioned_")]:
+            monkeypatch.delitem(sys.modules, name)
         Path("point.urdf").write_text(model)
         module._source.cache_clear()
         monkeypatch.setattr(module, "_known", {})
         spec = make_config("env=cartpole_bullet", "tuned=none").env
         update = {"id": "versioned_env:PointEnv", "packages": [], "kwargs": kwargs}
+        update["wrappers"] = ["versioned_wrapper.Doubled"]
         return environment_version(spec.model_copy(update=update))
 
     yield write
@@ -111,10 +136,15 @@ def test_a_reward_that_changes_by_one_bit_is_seen(tmp_path, monkeypatch):
         ({"env": OWN.replace(": int | None", "")}, []),
         ({"env": OWN.replace("    pass", "    reset = None")}, []),
         ({"env": OWN.replace("1.0", "1.0000000000000002")}, ["code of versioned_env.GAIN"]),
-        ({"env": OWN.replace(">= 10", "> 10")}, ["code of versioned_env.PointEnv"]),
+        ({"env": OWN.replace(">= min", "> min")}, ["code of versioned_env.PointEnv"]),
         ({"helper": HELPER.replace("0.1", "0.2")}, ["code of versioned_helper.shape"]),
         ({"model": "<robot name='b'/>"}, ["model of point.urdf"]),
         ({"mass": 2.0}, ["env.kwargs differ"]),
+        ({"env": f"{OWN}GAIN *= 2\n"}, ["code of versioned_env.GAIN"]),
+        ({"env": OWN + "TABLE['b'] = 2\n"}, ["code of versioned_env.TABLE"]),
+        ({"deep": "LIMIT = 11\n"}, ["code of versioned_package.deep.LIMIT"]),
+        ({"starred": "FACTOR = 2\n"}, ["code of versioned_starred.FACTOR"]),
+        ({"wrapper": WRAPPER.replace("2 *", "3 *")}, ["code of versioned_wrapper.Doubled"]),
     ],
 )
 def test_what_decides_an_environment_counts_and_nothing_else(own, change, said):
