@@ -204,7 +204,7 @@ class ModelStore:
             StoreError: A request failed, or the store has no create-only writes.
             DamagedModelError: The store has other bytes in the place of a file.
         """
-        self._require_conditions()
+        self.require_writable()
         read = {file: read_plain_file(folder / file, 2**33) for file in files}
         entries = {file: FileEntry(size=len(data), sha256=_sha256(data))
                    for file, data in sorted(read.items())}  # fmt: skip
@@ -254,7 +254,7 @@ class ModelStore:
             ConfigError: There is no such version, or it is retired.
             MovedError: It was moved meanwhile; nothing was written.
         """
-        self._require_conditions()
+        self.require_writable()
         self.version(name, version)
         if self.is_retired(name, version):
             raise ConfigError(f"{name}@{version} is retired. Name another version.")
@@ -292,7 +292,7 @@ class ModelStore:
         Raises:
             ConfigError: There is no such version, or an alias names it.
         """
-        self._require_conditions()
+        self.require_writable()
         self.version(name, number)
         by = [alias for alias, record in self.named(name).items() if record.version == number]
         if by:
@@ -358,11 +358,19 @@ class ModelStore:
             )
         return ConfigError(f"{name} in {printable(self.url)} has {what}.")
 
-    def _require_conditions(self) -> None:
-        """Refuse a server that ignores the condition of a write."""
-        if self._is_checked or not self.url.startswith("s3://"):
+    def require_writable(self) -> None:
+        """Check that the store can be written, with objects that are created once.
+
+        Raises:
+            ConfigError: A folder cannot be written, or there are no credentials.
+            StoreError: The server ignores the condition of a write, or cannot be reached.
+        """
+        if self._is_checked:
             return
-        if not honours_conditions(self.store, f"models-{_nonce()}"):
+        self.store.check_settings()
+        if self.url.startswith("s3://") and not honours_conditions(
+            self.store, f"models-{_nonce()}"
+        ):
             raise StoreError(
                 f"{self.url}: this server replaces objects that are to be created once, so two "
                 "promotions at a time could both win. Use another one"

@@ -58,6 +58,7 @@ def promote(
     if force is not None and not force.strip():
         raise ConfigError("--force '' gives no reason, and it is recorded. Write one.")
     checks_of = read_gate(gate or DEFAULT_GATE)
+    store.require_writable()
     if store.is_retired(name, version):
         raise ConfigError(f"{name}@{version} is retired. Name another version.")
     newest = store.newest(name, alias) if check_alias(alias) in store.aliases(name) else None

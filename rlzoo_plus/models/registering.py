@@ -83,6 +83,8 @@ def register(
             f"{printable(run.path)} is a bundle, without env.kwargs and provenance. Name its run."
         )
     run.require_trust()
+    # Before what takes a while.
+    store.require_writable()
     notes: list[str] = []
     which = which or run.which
     with tempfile.TemporaryDirectory(prefix="rlzoo-model-") as made:

@@ -271,6 +271,13 @@ def test_verify_names_the_file_that_was_changed(here, files, capsys):
         resolve("cart@2")
 
 
+def test_a_registry_that_cannot_be_written_is_told_before_anything_is_played(here, capsys):
+    Path("file").touch()
+    for place in ("file", "file/below"):
+        said = refused(capsys, "register", RUN, "--name", f"{here / place}/models/cart")
+        assert "there is a file" in said
+
+
 @pytest.mark.parametrize(
     "words",
     [

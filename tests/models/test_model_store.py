@@ -97,6 +97,16 @@ def test_a_name_of_a_model_is_a_run_everywhere(registry, files):
         assert (place.path / "config.yaml").read_bytes() == (files / "config.yaml").read_bytes()
 
 
+def test_a_copy_that_was_changed_is_brought_again(registry, files):
+    put(registry, files)
+    copy = resolve("cart@1").path
+    (copy / "config.yaml").write_text("changed: true\n")
+    (copy / "best/state.json").unlink()
+    assert resolve("cart@1").path == copy
+    assert (copy / "config.yaml").read_bytes() == (files / "config.yaml").read_bytes()
+    assert load_bundle(copy / "best").about["step"] > 0
+
+
 def test_a_version_is_started_from_and_not_resumed(registry, files):
     put(registry, files)
     with pytest.raises(ConfigError, match=r"has no checkpoint.*init_from=cart@1"):
