@@ -116,7 +116,7 @@ def serve(plan: Plan, address: Address, tell: Callable[[str], None]) -> int:
     try:
         service = _service(plan, closes, tell)
         config = _config(service, access, address)
-        server = uvicorn.Server(config)
+        server = _Server(config, service)
         # The port answers as soon as this is read.
         listening.listen(1024)
         host = f"[{address.host}]" if ":" in address.host else address.host
@@ -125,13 +125,8 @@ def serve(plan: Plan, address: Address, tell: Callable[[str], None]) -> int:
         url = f"{scheme}://{host}:{listening.getsockname()[1]}"
         tell(f"{url}   {about}; {url}/docs   (Ctrl-C ends it)")
 
-        def ends(number: int, frame: FrameType | None) -> None:
-            del frame
-            service.is_ending = True
-            server.handle_exit(number, None)
-
         # uvicorn sends itself the signal again as it is done, which then means nothing.
-        with signal_handlers({signal.SIGTERM: ends, signal.SIGINT: ends}):
+        with signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda *_: None)):
             server.run(sockets=[listening])
         tell("ended; what had begun was answered")
         return 0
@@ -139,6 +134,18 @@ def serve(plan: Plan, address: Address, tell: Callable[[str], None]) -> int:
         listening.close()
         for close in reversed(closes):
             close()
+
+
+class _Server(uvicorn.Server):
+    """Tells the service that a signal came."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.is_ending = True
+        super().handle_exit(sig, frame)
 
 
 def _service(plan: Plan, closes: list[Callable[[], None]], tell: Callable[[str], None]) -> Service:

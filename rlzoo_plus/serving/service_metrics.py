@@ -25,7 +25,7 @@ class ServiceMetrics:
         self._took = [0] * (len(_BUCKETS_S) + 1)
         self._seconds = 0.0
         self._infos: dict[str, Mapping[str, str]] = {}
-        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.gauges: dict[str, tuple[str, Callable[[], int]]] = {}
 
     def decided(self, version: str, source: str, took_s: float) -> None:
         """Count a decision."""
@@ -72,7 +72,7 @@ class ServiceMetrics:
         for name, labels in infos.items():
             lines += _series(f"{name}_info", "gauge", f"The {name}.", {tuple(labels.items()): 1})
         for name, (meaning, ask) in self.gauges.items():
-            lines += _series(name, "gauge", meaning, {(): ask()})
+            lines += _series(name, "gauge", meaning, {(): int(ask())})
         return "\n".join(lines) + "\n"
 
     def _histogram(self) -> list[str]:

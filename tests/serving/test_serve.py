@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import shutil
+import ssl
 import struct
+import subprocess
 import threading
 
 import numpy as np
@@ -183,6 +186,7 @@ def test_prometheus_reads_the_metrics(server):
     families = {f.name: f for f in parser.text_string_to_metric_families(server.metrics())}
     assert sum(s.value for s in families["rlzoo_plus_decisions"].samples) >= 1
     assert families["rlzoo_plus_decision_seconds"].type == "histogram"
+    assert families["rlzoo_plus_serving_info"].samples[0].labels["name"] == "tiny"
 
 
 def test_an_override_decides_next_and_is_released(server):
@@ -260,6 +264,34 @@ def test_with_a_token_only_who_has_it_is_served(tmp_path):
         # The proxy's word counts, and not what the client says before it.
         right["X-Forwarded-For"] = "2.2.2.2, 3.3.3.3"
         assert server.ask("POST", INVOKE, {"observation": [0, 0, 0]}, right)[0] == 200
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_with_a_certificate_it_speaks_tls(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048", *subject]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    words = ("--host", "0.0.0.0", "--tls-cert", certificate, "--tls-key", key)
+    token = "a-token-of-some-length"
+    with Server(write_policy(tmp_path / "tiny"), *words, **{TOKEN: token}) as server:
+        assert server.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=certificate)
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=trusted)
+        headers = {"Authorization": f"Bearer {token}"}
+        body = {"observation": [1, 1, 1]}
+        status, _, data = server.ask("POST", INVOKE, body, headers, connection)
+        assert (status, json.loads(data)["action"]) == (200, [3, 1])
+        connection.close()
+    assert "Traceback" not in server.output
+
+
+def test_a_certificate_that_is_none_is_refused(tmp_path, capsys):
+    folder = write_policy(tmp_path / "tiny")
+    words = [str(folder), "--port", "0", "--tls-cert", str(folder / "deploy.json")]
+    assert dispatch.run("serve", words) == 2
+    assert dispatch.run("serve", [*words, "--tls-key", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.count("error: --tls-cert") == 2
 
 
 def test_sigterm_answers_what_had_begun(tmp_path):
