@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rlzoo_plus.serving.request_checks import Input, Refused
 MASKS = "action_masks"
 # How far an action may be from the one that was written beside the graph.
 _TOLERANCE = 1e-4
+_CHOICES = re.compile(r"(?P<kind>Multi(Discrete|Binary)|Discrete)\(\[?(?P<counts>[\d\s]+)\]?\)")
 Arrays = dict[str, np.ndarray]
 
 
@@ -116,9 +118,17 @@ class ServedPolicy:
 
 
 def _action_bounds(action: Any) -> dict[str, Any]:
-    """Return the bounds of continuous actions as those of inputs: null is none."""
+    """Return the bounds of actions as those of inputs: null is none."""
+    if action["kind"] != "box":
+        # As gymnasium prints it: Discrete(3), MultiDiscrete([3 2]), MultiBinary(4).
+        found = _CHOICES.fullmatch(str(action["space"]))
+        if found is None:
+            return {}
+        counts = [int(text) for text in found["counts"].split()]
+        counts = [2] * counts[0] if found["kind"] == "MultiBinary" else counts
+        return {"low": [0] * len(counts), "high": [count - 1 for count in counts]}
     bounds = {}
-    for name in ("low", "high") if action["kind"] == "box" else ():
+    for name in ("low", "high"):
         flat = np.ravel(np.array(action[name], dtype=float))
         bounds[name] = [float(x) if np.isfinite(x) else None for x in flat]
     return bounds

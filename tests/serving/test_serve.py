@@ -210,6 +210,37 @@ def test_an_override_decides_next_and_is_released(server):
     socket.close()
 
 
+def test_under_load_an_override_counts_at_the_next_decision_of_everyone(server):
+    stop, wrong, counts = threading.Event(), [], []
+    taken = threading.Event()
+
+    def loop():
+        socket, _ = server.connect()
+        count = 0
+        while not stop.is_set():
+            was_taken = taken.is_set()
+            source = say(socket, observation=[1, 2, 3])["source"]
+            count += was_taken
+            if was_taken and source != "override":
+                wrong.append(source)
+        counts.append(count)
+
+    threads = [threading.Thread(target=loop) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert server.post("/v1/override", {"word": "hold"})[0] == 200
+        taken.set()
+        until(lambda: server.post(INVOKE, {"observation": [0, 0, 0]})[1]["step"] > 60)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        server.post("/v1/override", {"word": "release"})
+    assert wrong == []
+    assert min(counts) > 0
+
+
 def test_no_choice_is_taken_for_a_stop(tmp_path):
     with Server(write_policy(tmp_path / "choices", choices=True)) as server:
         assert server.post(INVOKE, {"observation": [0, 9, 0]})[1]["action"] == 1
@@ -217,6 +248,7 @@ def test_no_choice_is_taken_for_a_stop(tmp_path):
         assert server.post("/v1/override", {"word": "hold"})[0] == 200
         socket, _ = server.connect()
         assert say(socket, observation=[0, 9, 0])["status"] == 409
+        assert server.post("/v1/override", {"word": "action", "action": 3})[0] == 400
         assert server.post("/v1/override", {"word": "action", "action": 2})[0] == 200
         assert say(socket, observation=[0, 9, 0])["action"] == 2
 
