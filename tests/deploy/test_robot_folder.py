@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from rlzoo_plus.export.signature import STATE_NAMES, make_signature
 
 pytest.importorskip("onnxscript")
 from rlzoo_plus.deploy.robot_runtime import BundleError, Policy
+from rlzoo_plus.serving.served_policy import ServedPolicy
 
 ROOT = Path(__file__).parents[2]
 N_STEPS, EPISODE = 24, 8
@@ -123,6 +125,23 @@ def check(name, tmp_path, frames=1):
     is_deep = any(kind in name for kind in ("image", "dict", "sets", "attention"))
     limit = 1e-5 if is_deep else 1e-6
     np.testing.assert_allclose(actions, expected, rtol=limit, atol=limit)
+    np.testing.assert_allclose(served(made.folder, given), expected, rtol=limit, atol=limit)
+
+
+def served(folder, given):
+    """Return what a server decides, which takes JSON."""
+    policy, actions = ServedPolicy(folder, "robot", "1"), []
+    # Made up, and not always within the bounds.
+    policy.observations = [replace(port, low=None, high=None) for port in policy.observations]
+    keys = [name for name in given if name.startswith("key ")]
+    for row, start in enumerate(given["start"]):
+        if start:
+            runtime = policy.episode()
+        seen = {key[4:]: given[key][row].tolist() for key in keys}
+        masks = given["action_masks"][row].tolist() if "action_masks" in given else None
+        arrays = policy.of_json(seen or given["observation"][row].tolist(), masks)
+        actions.append(policy.act(runtime, arrays))
+    return np.array(actions)
 
 
 @pytest.mark.parametrize(
