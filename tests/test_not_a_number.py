@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from support.libraries import needs
+from support.libraries import ACTING, needs
 from support.training import start_run, tiny_config
 
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
-from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.training.exp_manager import ExpManager
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.training
 FAST = ("ppo", "td3", "dqn", "ars")
 EVERY = [
     pytest.param(algo, marks=needs(algo) + ([] if algo in FAST else [pytest.mark.slow]))
-    for algo in ALGORITHMS
+    for algo in ACTING
 ]
 OFTEN = (
     "n_timesteps=640", "checkpoint.every_steps=32", "eval.every_steps=32",

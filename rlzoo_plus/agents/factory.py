@@ -21,6 +21,7 @@ from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
+    DEMONSTRATIONS,
     POLICIES,
     REPLAY_BUFFERS,
     AlgorithmSpec,
@@ -91,6 +92,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
+    if config.data.path is not None:
+        import_module(DEMONSTRATIONS).attach(agent, config)
     backend.attach_accelerators(agent, config, spec)
     if is_hindsight:
         agent.has_episode = False
@@ -302,7 +305,8 @@ def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) ->
 def _net_arch(arch: Any, spec: AlgorithmSpec) -> Any:
     if not isinstance(arch, dict):
         return list(arch)
-    critic = "vf" if spec.family is Family.ON_POLICY else "qf"
+    family = get_algorithm(spec.clones or spec.name).family
+    critic = "vf" if family is Family.ON_POLICY else "qf"
     names = {"actor": "pi", "critic": critic, "vf": critic, "qf": critic}
     return {names.get(part, part): list(sizes) for part, sizes in arch.items()}
 

@@ -51,12 +51,13 @@ def parts(network: NetworkConfig) -> dict[str, Any]:
     }
 
 
-def attach_accelerators(agent: Any, config: RunConfig, _spec: AlgorithmSpec) -> None:
+def attach_accelerators(agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
     """Freeze parts of a new agent, and make it faster, as the configuration says."""
     _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:
         freeze(agent, config.freeze)
-    accelerators.accelerate(agent, config)
+    if spec.clones is None:
+        accelerators.accelerate(agent, config)
 
 
 def plan(policy: BasePolicy) -> None:

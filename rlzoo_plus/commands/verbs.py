@@ -16,6 +16,8 @@ VERBS = {
     "robustness": "measure a policy in changed worlds: mass, latency, noise",
     "enjoy": "watch a trained policy in a window",
     "record": "record a video of a trained policy",
+    "collect": "write a policy's episodes as a dataset to learn from",
+    "datasets": "look at datasets: list, show, check",
     "resume": "resume an unfinished run, bit for bit",
     "doctor": "check a configuration before training, and measure its speed",
     "new-robot": "write an environment for your own URDF or MJCF",
@@ -57,6 +59,7 @@ GROUPS = {
     "Look": (
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),
+    "Demonstrations": ("collect", "datasets"),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
     "Robots": (
         *("new-robot", "identify", "sim2real", "export", "deploy", "run-robot", "override"),

@@ -47,6 +47,7 @@ class AlgorithmSpec:
         backend: `torch`, or `jax` for those of sbx.
         unused: Constructor arguments that it takes and does not use as documented; they are
             refused.
+        clones: Name of the algorithm whose policy class it trains, by demonstrations alone.
     """
 
     name: str
@@ -61,6 +62,7 @@ class AlgorithmSpec:
     policy_defaults: tuple[tuple[str, Any], ...] = ()
     backend: str = "torch"
     unused: tuple[str, ...] = ()
+    clones: str | None = None
 
 
 _ON, _OFF = Family.ON_POLICY, Family.OFF_POLICY
@@ -78,6 +80,13 @@ def _sbx(
     policies = tuple(pair for pair in pairs if pair[0] in kinds)
     place = f"sbx.{name}.{name}:{class_name}"
     return AlgorithmSpec(f"sbx_{name}", place, family, policies=policies, backend="jax", **more)
+
+
+def _cloning(name: str, class_name: str, clones: str, **more: Any) -> AlgorithmSpec:
+    """Return the specification of behaviour cloning for the policies of an algorithm."""
+    place = f"rlzoo_plus.demonstrations.cloning:{class_name}"
+    unused = () if name == "bc" else ("ent_weight",)
+    return AlgorithmSpec(name, place, Family.ON_POLICY, clones=clones, unused=unused, **more)
 
 
 _SBX_PPO = {"actions": _ANY_ACTIONS, "schedules": _PPO_SCHEDULES[:2], "unused": _PPO_UNUSED}
@@ -122,6 +131,12 @@ _ALGORITHMS = (
         policies=(_MLP, ("linear", "LinearPolicy")),
         schedules=("learning_rate", "delta_std"),
     ),
+    _cloning("bc", "BehaviorCloning", "ppo", actions=_ANY_ACTIONS),
+    _cloning("bc_sac", "CloningSAC", "sac"),
+    _cloning("bc_td3", "CloningTD3", "td3"),
+    _cloning("bc_tqc", "CloningTQC", "tqc"),
+    _cloning("bc_crossq", "CloningCrossQ", "crossq", policies=(_MLP,)),
+    _cloning("bc_dqn", "CloningDQN", "dqn", actions=("Discrete",)),
     _sbx("ppo", "PPO", _ON, ("mlp", "cnn"), **_SBX_PPO),
     _sbx("sac", "SAC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
     _sbx("td3", "TD3", _OFF, ("mlp", "multi_input"), schedules=()),
@@ -285,6 +300,8 @@ TRACKERS = Registry(
     },
     methods=["start", "log", "finish", "fail"],
 )
+# What gives an agent the demonstrations of `data`; imported where a run has some.
+DEMONSTRATIONS = "rlzoo_plus.demonstrations.learning"
 REGISTRIES = (
     *(ALGORITHMS, ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES, ACTION_NOISES),
     *(REPLAY_BUFFERS, WRAPPERS, VEC_ENVS, CALLBACKS, METRICS, LAUNCHERS, TRACKERS),

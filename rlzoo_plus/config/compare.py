@@ -132,7 +132,7 @@ def _may_change(key: str, old: Any, new: Any) -> bool:
         return old in IN_PROCESS and new in IN_PROCESS
     if key == "n_timesteps":
         return bool(new > old)
-    return key.split(".")[0] in UNHASHED or key in ("init.which", "eval.metrics")
+    return key.split(".")[0] in UNHASHED or key in ("init.which", "eval.metrics", "data.path")
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

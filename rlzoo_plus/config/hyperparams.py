@@ -223,7 +223,7 @@ def limit_of(key: str, entry_point: str) -> Limit | None:
             package calculates with is limited.
     """
     module, _, class_name = entry_point.partition(":")
-    if module.split(".")[0] not in ("stable_baselines3", "sb3_contrib", "sbx"):
+    if module.split(".")[0] not in ("stable_baselines3", "sb3_contrib", "sbx", "rlzoo_plus"):
         return _SHARED[key] if key in _OF_ANY_ALGORITHM else None
     return _OWN.get((class_name, key)) or _SHARED.get(key)
 
@@ -272,13 +272,22 @@ _COUNTS = (
     *("line_search_max_iter", "n_critic_updates", "sub_sampling_factor"),
 )
 _SHARES = ("gamma", "gae_lambda", "tau", "exploration_initial_eps", "exploration_final_eps")
-_AMOUNTS = ("vf_coef", "cg_damping", "rms_prop_eps", "target_policy_noise", "target_noise_clip")
+_AMOUNTS = (
+    "ent_weight",
+    "l2_weight",
+    "vf_coef",
+    "cg_damping",
+    "rms_prop_eps",
+    "target_policy_noise",
+    "target_noise_clip",
+)
 _SHARED: dict[str, Limit] = {
     **dict.fromkeys(_COUNTS, _COUNT),
     **dict.fromkeys(_SHARES, _number("a number from 0 to 1", lambda v: 0 <= v <= 1)),
     **dict.fromkeys(_AMOUNTS, _NOT_NEGATIVE),
     "n_top": _COUNT.or_value(None, "null"),
     "learning_starts": _whole(0),
+    "held_out": _number("a number of at least 0 and below 1", lambda v: 0 <= v < 1),
     "top_quantiles_to_drop_per_net": _whole(0),
     "sde_sample_freq": _whole(1, (-1, 0), ", or -1 for once a rollout"),
     "gradient_steps": _whole(1, (-1,), ", or -1 for as many as steps were taken"),

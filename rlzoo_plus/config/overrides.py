@@ -100,6 +100,8 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     options, overrides = partition(arguments)
     files = group_options("env", config_dirs(arguments))
     overrides = [_id_of_environment(argument, files) for argument in overrides]
+    # Two keys below it may be set, too.
+    overrides = [re.sub(r"^data=(?!\{|null$)", "data.path=", text) for text in overrides]
     keys, prepared = typed_values(overrides), []
     if "env.id" in keys and "env" not in keys:
         wanted = keys["env.id"].strip("'\"")

@@ -38,6 +38,7 @@ from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
     IN_PROCESS,
+    DataConfig,
     InfraConfig,
     InitConfig,
     PluginSection,
@@ -55,7 +56,7 @@ UNHASHED = (
 )
 _WITHOUT_OUTCOME: Any = {
     **dict.fromkeys(UNHASHED, True),
-    **{"init": {"which"}, "eval": {"metrics", "beside"}},
+    **{"init": {"which"}, "eval": {"metrics", "beside"}, "data": {"path"}},
 }
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
@@ -105,7 +106,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
             check_jax(config, spec)
     with mistakes.kept():
         _check_names(config)
-    for text in (*_of_environments(config), *_of_init(config, spec)):
+    for text in (*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)):
         mistakes.add(text)
     mistakes.tell()
     warnings += _check_length(config, spec)
@@ -298,6 +299,22 @@ def _of_init(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
         yield f"init.parts={init.parts}: {spec.name} has no replay buffer. Leave buffer out."
     if init.which not in ("best", "final") and not str(init.which).isdecimal():
         yield f"init.which={init.which}: must be best, final, or the step of a checkpoint."
+
+
+def _of_data(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what is wrong with the demonstrations, as far as they need not be read."""
+    data = config.data
+    if data.path is None:
+        if data != DataConfig():
+            yield "data.* is about demonstrations. Add data=DATASET, or leave data.* out."
+        elif spec.clones:
+            yield f"{spec.name} learns from demonstrations. Add data=DATASET."
+    elif not spec.clones and (spec.family is not Family.OFF_POLICY or spec.backend != "torch"):
+        yield (
+            f"data={shown(data.path)}: {spec.name} takes no demonstrations. Use algo=sac or "
+            "another off-policy algorithm of torch; or clone them with algo=bc, and begin from "
+            "that with init_from."
+        )
 
 
 def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:

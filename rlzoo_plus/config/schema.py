@@ -207,6 +207,17 @@ class CostConfig(Section):
     max_weight: PositiveFloat = 100.0
 
 
+class DataConfig(Section):
+    """Demonstrations that a run learns from: a dataset in the format of Minari.
+
+    `sha256` is that of its content; it is set when the run starts.
+    """
+
+    path: Annotated[Line, Field(min_length=1)] | None = None
+    share: Annotated[Number, Field(gt=0, lt=1)] = 0.5
+    sha256: Line | None = None
+
+
 class InitConfig(Section):
     """What a new run takes from the training that `init_from` names.
 
@@ -417,6 +428,7 @@ class RunConfig(Section):
     vec_env: Line
     normalize: NormalizeConfig | None
     cost: CostConfig | None = None
+    data: DataConfig = DataConfig()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True

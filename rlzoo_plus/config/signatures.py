@@ -61,14 +61,20 @@ def constructor_arguments(entry_point: str) -> dict[str, str] | None:
     """
     module, class_name = entry_point.split(":")
     source = _source_of(module)
-    classes = [
-        node
-        for node in ast.parse(source.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name == class_name
-    ]
-    if not classes:
+    body = ast.parse(source.read_text(encoding="utf-8")).body
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    if class_name not in classes:
         raise ConfigError(f"{entry_point}: {source.name} has no class {class_name}.")
-    for item in classes[0].body:
+    # Its own, or that of the first base in the same file, and so on.
+    found = classes[class_name]
+    lines = found.body
+    while not any(getattr(item, "name", "") == "__init__" for item in lines):
+        base = ast.unparse(found.bases[0]) if found.bases else ""
+        if base not in classes:
+            return None
+        found = classes[base]
+        lines = found.body
+    for item in lines:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             if item.args.kwarg is not None:
                 return None

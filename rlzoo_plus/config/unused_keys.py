@@ -38,6 +38,10 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
     if isinstance(found := kept.get("env"), Mapping):
         kept["env"] = {k: v for k, v in found.items() if v != _UNUSED_OF_ENV.get(k, _USED)}
+    # The content counts; what is hashed has no path.
+    names = ("path", "sha256")
+    if isinstance(found := kept.get("data"), Mapping) and not any(map(found.get, names)):
+        del kept["data"]
     if isinstance(found := kept.get("eval"), Mapping):
         unused = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
         kept["eval"] = {key: value for key, value in found.items() if key not in unused}

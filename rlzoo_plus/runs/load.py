@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.config.catalog import DEMONSTRATIONS
 from rlzoo_plus.config.overrides import (
     check_overrides,
     refuse_places,
@@ -102,8 +104,10 @@ def compose(
     return config
 
 
-def with_initial_weights(config: RunConfig) -> RunConfig:
-    """Return a configuration that names its initial weights, if any, by their hash."""
+def with_sources(config: RunConfig) -> RunConfig:
+    """Return a configuration that names demonstrations and initial weights by their hashes."""
+    if config.data.path is not None:
+        config = import_module(DEMONSTRATIONS).with_digest(config)
     if config.init_from is None:
         return config
     # Reading weights takes torch.
@@ -137,7 +141,7 @@ class Resolver:
         config = resolved.config
         if config.hpo is not None and not tunes:
             raise ConfigError(f"hpo={choices.get('hpo')} is a study of many runs: add -m.")
-        return with_initial_weights(config), [*self._file_notes[key], *resolved.warnings]
+        return with_sources(config), [*self._file_notes[key], *resolved.warnings]
 
     def _notes_on_files(self, choices: Mapping[str, Any]) -> list[str]:
         """Return notes on the chosen files; refuse a `tuned` that was typed and does not exist."""

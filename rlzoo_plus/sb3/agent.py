@@ -16,7 +16,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.python_calls import call_arguments, translated
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.given import is_given
-from rlzoo_plus.runs.load import load_noting, with_initial_weights
+from rlzoo_plus.runs.load import load_noting, with_sources
 from rlzoo_plus.runs.plan import Plan, Start, plan_run, with_overrides
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.runs.train_job import begin_run
@@ -295,7 +295,7 @@ class Agent:
             return *load_noting(arguments), arguments
         path = values.get("run_dir")
         config = with_overrides(stored, arguments, None if path is None else str(path))
-        return with_initial_weights(config), [], arguments
+        return with_sources(config), [], arguments
 
     def _begin(self, values: Mapping[str, Any]) -> None:
         """Begin a new run with the agent as it is, which then goes on as a run does."""

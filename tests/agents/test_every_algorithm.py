@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.logger import configure
-from support.libraries import is_of_sbx
+from support.libraries import ACTING, is_of_sbx
 from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.policy import Policy, load_policy, save_policy
 from rlzoo_plus.artifacts.tree import pack, unpack
-from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.training.resume.agent_state import capture, restore
 
@@ -21,7 +20,7 @@ DISCRETE = ("dqn", "qrdqn", "sbx_dqn")
 TANH_ADAMW = ("network.activation=tanh", "network.optimizer=adamw")
 PARTS = ("network.net_arch={actor: [8], critic: [6, 6]}",)
 VARIANTS = {
-    **{algo: (algo, ()) for algo in ALGORITHMS},
+    **{algo: (algo, ()) for algo in ACTING},
     **{
         f"{algo}-normalized": (algo, ("normalize=true",))
         for algo in ("ppo", "sac", "ars", "recurrent_ppo", "her", "crossq", "ddpg")
@@ -171,5 +170,5 @@ def test_training_on_leaves_a_captured_state_alone(trained):
 
 
 def test_every_algorithm_of_the_catalog_is_tried():
-    assert {algo for algo, _ in VARIANTS.values()} == set(ALGORITHMS)
+    assert {algo for algo, _ in VARIANTS.values()} == set(ACTING)
     assert "torch" in sys.modules

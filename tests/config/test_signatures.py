@@ -59,12 +59,17 @@ def test_all_kinds_of_arguments_are_found(module):
     "source",
     [
         "class A:\n    def __init__(self, a, **kwargs): ...\n",
-        "class B:\n    def __init__(self, a): ...\nclass A(B): ...\n",
+        "from other import B\nclass A(B): ...\n",
     ],
     ids=["keyword arguments", "inherited constructor"],
 )
 def test_arguments_that_the_source_cannot_tell_are_left_open(module, source):
     assert constructor_arguments(f"{module(source)}:A") is None
+
+
+def test_a_constructor_that_is_inherited_in_the_same_file_is_found(module):
+    name = module("class C:\n    def __init__(self, a): ...\nclass B(C): ...\nclass A(B): ...\n")
+    assert constructor_arguments(f"{name}:A").keys() == {"a"}
 
 
 def test_reading_arguments_does_not_run_the_module(module):

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.libraries import each
+from support.libraries import ACTING, each
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.doctor import check_jobs as module
 from rlzoo_plus.doctor.building import agent_facts
 from rlzoo_plus.doctor.check_jobs import Level, diagnose, error, shared, warning
@@ -34,7 +33,7 @@ def texts(config, level):
     return [finding.text for finding in diagnose(config) if finding.level is level]
 
 
-@pytest.mark.parametrize("algo", each(sorted(ALGORITHMS)))
+@pytest.mark.parametrize("algo", each(sorted(ACTING)))
 def test_what_is_shipped_has_neither_error_nor_warning(algo):
     overrides = ("tuned=none", "n_timesteps=102400")
     assert diagnose(shipped(algo, *overrides)) == []

@@ -6,12 +6,11 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.libraries import is_of_sbx
+from support.libraries import ACTING, is_of_sbx
 from support.training import tiny_config
 
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.commands.typed import make_console
-from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.plan import plan_run
@@ -71,7 +70,7 @@ def draw(number: int) -> tuple[str, dict[str, object], list[str]]:
     """Return an algorithm, values by dotted key, and words of a command line instead of those."""
     rng = random.Random(number)
     # Those of sbx compile for seconds, and their library may be missing.
-    algo = rng.choice(sorted(algo for algo in ALGORITHMS if not is_of_sbx(algo)))
+    algo = rng.choice(sorted(algo for algo in ACTING if not is_of_sbx(algo)))
     if number % 10 == 0:
         return algo, {}, rng.sample(WORDS, rng.choice((1, 1, 2)))
     keys = list(_keys(base_values(algo)))

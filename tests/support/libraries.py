@@ -4,8 +4,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from rlzoo_plus.config.catalog import get_algorithm
+from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
 
+# Those that act in environments; the others learn from a dataset.
+ACTING = [algo for algo, spec in ALGORITHMS.items() if not spec.clones]
 NEEDS_SBX = pytest.mark.skipif(find_spec("sbx") is None, reason="sbx is not installed")
 
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import numpy as np
 import torch
 from gymnasium import spaces
-from support.libraries import is_of_sbx
+from support.libraries import ACTING, is_of_sbx
 from support.training import tiny_config
 
 from rlzoo_plus.agents.factory import make_policy
@@ -55,7 +55,7 @@ CNN = ("network.features_extractor_kwargs={features_dim: 6}",)
 COMBINED = ("network.features_extractor_kwargs={cnn_output_dim: 6}",)
 
 # A policy of sbx computes with JAX and has no export.
-EXPORTED = [algo for algo in ALGORITHMS if not is_of_sbx(algo)]
+EXPORTED = [algo for algo in ACTING if not is_of_sbx(algo)]
 # algorithm, observations, actions, normalised, overrides
 VARIANTS = {
     **{

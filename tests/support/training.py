@@ -71,7 +71,8 @@ def tiny_config(algo: str = "ppo", env: str = "tests/TinyReach-v0", *overrides: 
     Of overrides with the same key the last one counts, those of a test after the tiny ones.
     """
     network = {"ars": ("network.policy=mlp",), "sbx_dqn": ("network.net_arch=[8,8]",)}
-    usual = (*TINY, *SMALL.get(algo, OFF_POLICY), *network.get(algo, ()))
+    small = ON_POLICY if algo.startswith("bc") else SMALL.get(algo, OFF_POLICY)
+    usual = (*TINY, *small, *network.get(algo, ()))
     words = (f"algo={algo}", f"env.id={env}", *usual, *overrides)
     return make_config(*{word.partition("=")[0]: word for word in words}.values())
 

@@ -1,0 +1,216 @@
+"""Collects demonstrations: plays a policy, or reads what was played: saved episodes, a robot's log.
+
+A session of `run-robot` logs what the policy saw before each step, so the last step of each episode
+is left out: what it led to is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_MANIFEST_BYTES,
+    one_line,
+    parse_json,
+    printable,
+    read_plain_file,
+)
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.demonstrations.dataset import Dataset, Demonstration, Rows
+from rlzoo_plus.demonstrations.minari_format import write_dataset
+from rlzoo_plus.drivers.log_table import read_numbers
+from rlzoo_plus.envs.spaces import parts_of
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.policies.entries import joined, stacked
+from rlzoo_plus.policies.episode import Episode, episode_files, load_episode
+from rlzoo_plus.policies.recorder import record_episodes
+from rlzoo_plus.policies.replay import PlayedStep, replay
+from rlzoo_plus.runs.run import Run
+from rlzoo_plus.training.evaluation import one_torch_thread
+
+LOG, SESSION = "log.csv", "session.json"
+# Beside those of evaluations, which begin elsewhere.
+_SEEDS_BELOW, _STREAM = 2**29, 40_000
+# The action that the policy chose, as a session names it: of a drive that takes targets, or not.
+_ACTIONS = ("policy/", "action/")
+# Opens the run that played a saved episode, from its file and what it says.
+RunOf = Callable[[Path, dict[str, Any]], Run]
+
+
+def collect(
+    name: str,
+    out: Path,
+    *,
+    play: Callable[[], dict[str, Any]],
+    open_run: Callable[[str], Run],
+    run_of: RunOf,
+    acted: str | None,
+) -> str:
+    """Write a dataset of what a name means: a session, saved episodes, or else a run.
+
+    Args:
+        name: As it was typed.
+        out: A new folder.
+        play: Returns the arguments of `played` for a run.
+        open_run: Opens a run by its name.
+        run_of: Opens the run that played a saved episode.
+        acted: Name of the run whose policy acted, where a log does not say.
+
+    Returns:
+        A summary.
+    """
+    path = Path(name)
+    if (path / SESSION).is_file():
+        dataset = from_session(path, open_run, acted)
+    elif path.suffix in (".json", ".npz") or (path.is_dir() and any(path.glob("episode-*.json"))):
+        dataset = from_episodes(path, run_of)
+    else:
+        dataset = played(**play())
+    write_dataset(out, dataset)
+    mean = sum(one.episode_return for one in dataset.episodes) / len(dataset.episodes)
+    return f"{len(dataset.episodes)} episodes, {dataset.n_steps:,} steps, mean return {mean:.2f}"
+
+
+def seeds_of(count: int, seed: int) -> list[int]:
+    """Return seeds of episodes that no evaluation plays."""
+    drawn = np.random.default_rng([_STREAM, seed]).integers(0, _SEEDS_BELOW, size=count)
+    return [int(number) for number in drawn]
+
+
+def played(run: Run, which: str, episodes: int, seed: int, *, deterministic: bool) -> Dataset:
+    """Return episodes of a policy in its own environment."""
+    run.require_trust()
+    seeds, policy = seeds_of(episodes, seed), run.policy(which)
+    recorded, _ = record_episodes(run, policy, seeds, deterministic=deterministic)
+    with closing(run.env(1)) as venv:
+        observation, action = venv.observation_space, venv.action_space
+    how = "deterministic" if deterministic else "stochastic"
+    told = f"{len(recorded)} episodes of the policy {which} at step {policy.step}, {how}"
+    found = [_of_episode(one, one.observations or []) for one in recorded]
+    return Dataset(observation, action, found, about(run.config, told))
+
+
+def from_episodes(path: Path, run_of: RunOf) -> Dataset:
+    """Return saved episodes, played again for what was seen.
+
+    Raises:
+        ConfigError: One comes out otherwise here.
+    """
+    found, config, seen = [], None, None
+    for file in episode_files(path):
+        episode, facts = load_episode(file)
+        run = run_of(file, facts)
+        config, _ = run.changed_config(facts["overrides"])
+        rows: list[Any] = []
+
+        def keep(step: PlayedStep, rows: list[Any] = rows) -> None:
+            rows.append(step.observation)
+
+        with one_torch_thread(), closing(run.env(1, config=config)) as venv:
+            difference = replay(episode, venv, keep)
+            seen = (venv.observation_space, venv.action_space)
+        if difference is not None:
+            raise ConfigError(
+                f"{printable(file)} comes out otherwise here: {difference}. Collect episodes of "
+                "the policy itself: rlzoo-plus collect RUN."
+            )
+        found.append(_of_episode(episode, rows))
+    assert seen is not None
+    assert config is not None
+    return Dataset(*seen, found, about(config, f"{len(found)} saved episodes"))
+
+
+def from_session(folder: Path, open_run: Callable[[str], Run], name: str | None) -> Dataset:
+    """Return the episodes of a session of `run-robot`.
+
+    Args:
+        folder: Of the session.
+        open_run: Opens a run by its name.
+        name: Of the run whose policy acted; None for the one that the session names.
+
+    Raises:
+        ConfigError: Its log is not of that run's task.
+    """
+    try:
+        facts = parse_json(read_plain_file(folder / SESSION, LARGEST_MANIFEST_BYTES))
+        name = name or facts["run"]
+        if not isinstance(name, str):
+            raise ValueError("it names no run")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        where = printable(folder / SESSION)
+        raise ConfigError(f"{where}: {one_line(error)}. Name the run with --run RUN.") from error
+    run = open_run(name)
+    with closing(run.env(1)) as venv:
+        observation, action = venv.observation_space, venv.action_space
+    names, numbers = read_numbers(folder / LOG)
+    parts = _columns(names, ("observation/",)), _columns(names, _ACTIONS)
+    sizes = [sum(_size(space) for space in parts_of(one).values()) for one in (observation, action)]
+    if "episode" not in names or [len(part) for part in parts] != sizes:
+        raise ConfigError(
+            f"{printable(folder / LOG)} has {len(parts[0])} observations and {len(parts[1])} "
+            f"actions a step, and the task of {printable(name)} {sizes[0]} and {sizes[1]}. Name "
+            "the run whose policy acted with --run RUN."
+        )
+    number = numbers[:, names.index("episode")]
+    rewards = numbers[:, names.index("reward")] if "reward" in names else np.zeros(len(numbers))
+    found = []
+    for one in np.unique(number):
+        rows = number == one
+        if rows.sum() > 1:
+            seen = _unflat(numbers[rows][:, parts[0]], observation)
+            chosen = _unflat(numbers[rows][:-1][:, parts[1]], action)
+            found.append(Demonstration(seen, chosen, rewards[rows][:-1], terminated=False))
+    if not found:
+        raise ConfigError(f"{printable(folder / LOG)} has no episode of two steps or more.")
+    return Dataset(observation, action, found, about(run.config, "a session on a robot"))
+
+
+def about(config: RunConfig, told: str) -> dict[str, str]:
+    """Return what a dataset says of its origin, in the words of Minari's metadata."""
+    name, algorithm = (
+        re.sub(r"[^-\w]+", "-", str(part)) for part in (config.env.name, config.algo.name)
+    )
+    return {
+        "dataset_id": f"{name}/{algorithm}-v0",
+        "algorithm_name": config.algo.name,
+        "description": f"{told}; environment {config.env.id} {json.dumps(config.env.kwargs)}",
+    }
+
+
+def _of_episode(episode: Episode, seen: Sequence[Any]) -> Demonstration:
+    return Demonstration(
+        observations=stacked([*seen, episode.last_observation]),
+        actions=episode.actions,
+        rewards=np.asarray(episode.rewards, np.float64),
+        terminated=episode.terminated,
+        seed=episode.seed,
+    )
+
+
+def _columns(names: Sequence[str], prefixes: Sequence[str]) -> list[int]:
+    return [at for at, name in enumerate(names) if name.startswith(tuple(prefixes))]
+
+
+def _size(space: spaces.Space[Any]) -> int:
+    return int(np.prod(space.shape or (1,)))
+
+
+def _unflat(numbers: np.ndarray, space: spaces.Space[Any]) -> Rows:
+    """Return flat rows as rows of a space."""
+
+    def parts() -> Iterator[tuple[str, np.ndarray]]:
+        start = 0
+        for key, part in parts_of(space).items():
+            one = numbers[:, start : start + _size(part)]
+            start += _size(part)
+            yield key, one.reshape(len(numbers), *(part.shape or ())).astype(part.dtype)
+
+    return joined(dict(parts()))
