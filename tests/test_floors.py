@@ -14,7 +14,7 @@ MODULE = re.compile(r"(?P<module>(rlzoo_plus|robots)(\.\w+)*)(:\w+)?")
 # Tables of shipped extension points, and what imports an optional room, where they are used.
 TABLES = (
     *("rlzoo_plus.config.catalog", "rlzoo_plus.accelerators"),
-    "rlzoo_plus.analysis.find_run",
+    *("rlzoo_plus.analysis.find_run", "rlzoo_plus.envs.single"),
 )
 LIGHT = (
     *("rlzoo_plus", "rlzoo_plus.config.resolve", "rlzoo_plus.artifacts.run_dir"),

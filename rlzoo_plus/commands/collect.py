@@ -9,7 +9,14 @@ from typing import Any
 
 import rlzoo_plus
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
+from rlzoo_plus.commands.arguments import (
+    RUN_HELP,
+    WHICH_HELP,
+    add_trust,
+    not_negative,
+    open_to_play,
+    positive,
+)
 from rlzoo_plus.commands.replay import run_of
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
@@ -34,7 +41,7 @@ def main(arguments: list[str]) -> int:
     add("--seed", type=not_negative, default=0, help="chooses other episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
     add("--run", dest="acted", metavar="RUN", help="whose policy acted, where a log does not say")
-    add("--trust", action="store_true", help="import the run's own packages and wrappers")
+    add_trust(parser)
     options = parser.parse_args(arguments)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise ConfigError(f"--out {printable(options.out)} holds files already. Name a new folder.")
@@ -44,7 +51,7 @@ def main(arguments: list[str]) -> int:
         options.run,
         options.out,
         play=lambda: _played(options),
-        open_run=partial(rlzoo_plus.Run.open, trust=options.trust),
+        open_run=partial(rlzoo_plus.Run.open, trust=options.trust, other_env=options.other_env),
         run_of=lambda file, about: run_of(file, about, options.acted, trust=options.trust),
         acted=options.acted,
     )
@@ -53,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _played(options: Namespace) -> dict[str, Any]:
-    run = open_to_play(options.run, options.which, trust=options.trust)
+    run = open_to_play(options.run, options)
     return {
         "run": run,
         "which": options.which or run.which,

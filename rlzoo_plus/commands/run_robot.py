@@ -92,9 +92,8 @@ def _learn(options: Namespace, arguments: list[str]) -> int:
     for note in notes:
         tell(f"note: {note}")
     from rlzoo_plus.control import start
-    from rlzoo_plus.learner.learning import Learning
 
-    learning = Learning(plan, command, options.queue)
+    learning = start.Learning(plan, command, options.queue)
     run = rlzoo_plus.Run(plan=plan, command=command, trust=True)
     outcome, folder = start.on_robot(run, options, ["run-robot", *arguments], tell, learning)
     _tell_report(start.report(outcome), folder)

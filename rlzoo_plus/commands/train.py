@@ -17,6 +17,7 @@ from rlzoo_plus.commands.zoo_arguments import in_our_form
 from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
 from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.processes import resume_gc
 from rlzoo_plus.runs import train_job
 from rlzoo_plus.runs.load import load_typed
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
@@ -44,7 +45,6 @@ def main(arguments: list[str]) -> int:
         arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):
         from rlzoo_plus.commands.train_multirun import main as multirun
-        from rlzoo_plus.processes import resume_gc
 
         resume_gc()
         return multirun(arguments)

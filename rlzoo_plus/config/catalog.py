@@ -301,7 +301,7 @@ TRACKERS = Registry(
     methods=["start", "log", "finish", "fail"],
 )
 # What gives an agent the demonstrations of `data`; imported where a run has some.
-DEMONSTRATIONS = "rlzoo_plus.demonstrations.learning"
+DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
 REGISTRIES = (
     *(ALGORITHMS, ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES, ACTION_NOISES),
     *(REPLAY_BUFFERS, WRAPPERS, VEC_ENVS, CALLBACKS, METRICS, LAUNCHERS, TRACKERS),

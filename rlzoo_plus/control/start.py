@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import EnvConfig
@@ -28,14 +28,11 @@ from rlzoo_plus.control.session import Session
 from rlzoo_plus.drivers.driver import Description, Driver, DriverError
 from rlzoo_plus.drivers.factory import make_driver
 from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.learner.learning import Learning
 from rlzoo_plus.runs.changed_env import check_spaces
 from rlzoo_plus.runs.run import Run
 
-if TYPE_CHECKING:
-    # It imports what trains.
-    from rlzoo_plus.learner.learning import Learning
-
-__all__ = ["on_robot", "report"]
+__all__ = ["Learning", "on_robot", "report"]
 
 # A robot that stops itself later than after so many periods has no watchdog of use.
 _WATCHDOG_PERIODS = 2

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.run_dir import RunDir
+
 
 def say(data: Any) -> int:
     print("said", data["word"], "at", os.getcwd())
@@ -67,8 +69,6 @@ def wait_with_child(data: Any) -> None:
 
 def finish(data: Any) -> int:
     """Write what a training writes that finishes at once."""
-    from rlzoo_plus.artifacts.run_dir import RunDir
-
     config = data["config"]
     run = RunDir(Path(config["run_dir"]))
     run.start(config, data["command"], {})

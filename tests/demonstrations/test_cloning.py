@@ -14,7 +14,7 @@ from rlzoo_plus.agents.policy import load_policy
 from rlzoo_plus.analysis.series import metric_rows
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.demonstrations.batches import Batches
-from rlzoo_plus.demonstrations.learning import with_digest
+from rlzoo_plus.demonstrations.data_of_run import with_digest
 from rlzoo_plus.demonstrations.minari_format import read_dataset
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.errors import ConfigError

@@ -7,7 +7,7 @@ from support.resuming import assert_same_in_pieces
 from support.training import tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
-from rlzoo_plus.demonstrations.learning import with_digest
+from rlzoo_plus.demonstrations.data_of_run import with_digest
 from rlzoo_plus.demonstrations.minari_format import read_dataset
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.errors import ConfigError
