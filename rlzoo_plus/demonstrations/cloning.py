@@ -90,7 +90,7 @@ class BehaviorCloning(BaseAlgorithm):
             support_multi_env=True,
             seed=seed,
         )
-        if n_steps * self.n_envs < batch_size:
+        if env is not None and n_steps * self.n_envs < batch_size:
             given = f"algo.hyperparams.batch_size={batch_size} is above n_steps={n_steps}"
             raise ConfigError(f"{given}: no update would be made. Set it lower.")
         self.n_steps, self.batch_size, self.held_out = n_steps, batch_size, held_out

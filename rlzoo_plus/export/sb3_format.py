@@ -19,7 +19,7 @@ from torch.nn.utils import parameters_to_vector
 
 from rlzoo_plus.agents.factory import algorithm_class, policy_class_of, policy_kwargs
 from rlzoo_plus.agents.policy import Policy
-from rlzoo_plus.config.catalog import Family, get_algorithm
+from rlzoo_plus.config.catalog import AlgorithmSpec, Family, get_algorithm
 from rlzoo_plus.config.schedules import is_function, parse_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.normalization import ObservationNormalizer
@@ -90,7 +90,7 @@ def sb3_runner(
     Raises:
         ConfigError: The statistics are not as they are written here.
     """
-    agent = algorithm_class(get_algorithm(config.algo.name)).load(io.BytesIO(data), device="cpu")
+    agent = algorithm_class(_stock_spec(config)).load(io.BytesIO(data), device="cpu")
     normalize: VecNormalize | None = None
     if statistics is not None:
         found = parse_statistics(statistics)
@@ -112,10 +112,16 @@ def sb3_runner(
     return run
 
 
-def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> Any:
+def _stock_spec(config: RunConfig) -> AlgorithmSpec:
+    """Return the specification of the algorithm whose agent holds the policy."""
     spec = get_algorithm(config.algo.name)
+    return get_algorithm(spec.clones) if spec.clones else spec
+
+
+def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> Any:
+    spec = _stock_spec(config)
     algorithm = algorithm_class(spec)
-    arguments = dict(config.algo.hyperparams)
+    arguments = dict(config.algo.hyperparams) if spec.name == config.algo.name else {}
     for key in spec.schedules:
         if is_function(arguments.get(key)):
             # It only decides how the agent would go on learning.
