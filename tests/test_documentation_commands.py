@@ -155,7 +155,7 @@ def parse(page, in_process, monkeypatch, capsys):
         monkeypatch.setattr(name, _reach)
     if page == "docs/demonstrations.md":
         # Datasets are read while a configuration is composed.
-        monkeypatch.setattr("rlzoo_plus.demonstrations.data_of_run.with_digest", lambda config: config)
+        monkeypatch.setattr("rlzoo_plus.demonstrations.data_of_run.with_digest", lambda c: c)
     monkeypatch.setattr("rlzoo_plus.sweeps.multirun.start_early", lambda *_: None)
     monkeypatch.setattr("rlzoo_plus.sweeps.multirun.Multirun.run", _begin_sweep)
 
