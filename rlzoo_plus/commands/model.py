@@ -46,7 +46,6 @@ def _register(options: argparse.Namespace) -> int:
         why=options.why,
         episodes=options.episodes,
         onnx=not options.no_onnx,
-        deploy=options.deploy,
         say=_say,
     )
     for note in made.notes:
@@ -227,8 +226,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--name", required=True, metavar="NAME", help=name_help)
     add("--why", default="", metavar="TEXT", help="a note")
     add("--episodes", type=positive(int), default=20, help="how many are recorded (default 20)")
-    add("--no-onnx", action="store_true", help="leave out policy.onnx, which `serve` wants")
-    add("--deploy", action="store_true", help="add the folder that `deploy` writes")
+    add("--no-onnx", action="store_true", help="leave out policy.onnx and the folder of `deploy`, "
+        "with which `serve` starts at once")  # fmt: skip
     add_trust(register)
     promote = command("promote", _promote, "let an alias name a version, if it passes a gate")
     add = promote.add_argument

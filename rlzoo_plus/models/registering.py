@@ -57,7 +57,6 @@ def register(
     why: str = "",
     episodes: int = 20,
     onnx: bool = True,
-    deploy: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Registered:
     """Register a policy of a run as the next version of a model.
@@ -70,8 +69,8 @@ def register(
         origin: How the run was named, for the record.
         why: A note of the user.
         episodes: How many held-out episodes are played and hashed.
-        onnx: Add the policy as ONNX where it can be written.
-        deploy: Add the folder that `rlzoo-plus deploy` writes.
+        onnx: Add the policy as ONNX, and the folder that `rlzoo-plus deploy` writes, where they can
+            be written.
         say: Called with what is done next, which can take a while.
 
     Raises:
@@ -99,7 +98,6 @@ def register(
         if onnx:
             say("writing ONNX")
             _try(notes, "ONNX", lambda: copy.export("onnx", folder / "policy.onnx"))
-        if deploy:
             about = {"step": str(step), "which": which, "run": name}
             _try(
                 notes,

@@ -58,8 +58,9 @@ def put_two(files):
 @pytest.mark.slow
 def test_a_run_is_registered_promoted_and_played(here, capsys):
     assert call("register", RUN, "--name", "cart", "--episodes", 10, "--why", "the first") == 0
-    assert "cart@1: 12 files" in capsys.readouterr().out
+    assert "cart@1: " in capsys.readouterr().out
     found = resolve("cart@1")
+    assert {"best/policy.json", "deploy/deploy.json"} <= set(found.version.files)
     assert found.onnx == found.path / "policy.onnx"
     assert found.version.evaluation["mean_return"] == pytest.approx(500, rel=0.05)
     # The same files again are the same version.
