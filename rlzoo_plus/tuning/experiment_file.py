@@ -26,6 +26,7 @@ from rlzoo_plus.config.references import REFERENCE
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import EvalConfig, RunConfig
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
+from rlzoo_plus.config.unused_keys import without_unused
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
             continue
         base["env"].setdefault("name", None if name == _NEUTRAL_ENV else name)
         # A configuration leaves out what came later and is not set.
+        base = without_unused(base)
         for key, field in EvalConfig.model_fields.items():
             if key not in values["eval"] and base["eval"].get(key) == field.default:
                 base["eval"].pop(key, None)
