@@ -205,6 +205,18 @@ def test_a_wrong_recording_is_noticed_and_not_used(monkeypatch, caplog):
     assert "updates are not recorded" in caplog.text
 
 
+@pytest.mark.parametrize(("target_kl", "epochs"), [(None, 1), (1000.0, 3)])
+def test_only_what_tells_as_much_as_the_whole_is_made_twice(target_kl, epochs, monkeypatch):
+    taken = []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda *a, **k: taken.append(step(*a, **k)))
+    arguments = {**SMALL, "target_kl": target_kl}
+    agent = train((PPO, TINY, False, arguments), 256, recorded=True)
+    # Steps of SB3 itself; 256 rows a rollout.
+    assert len(taken) == epochs * len(range(0, 256, SMALL["batch_size"]))
+    assert agent._n_updates == SMALL["n_epochs"]
+
+
 def test_a_call_bound_to_the_wrong_function_is_noticed(monkeypatch):
     case, aten, found = CASES["a2c"], torch.ops.aten, graphs._writing
     plain = outcome(train(case, 500, recorded=False))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -167,6 +168,19 @@ class OnPolicyUpdate(Update):
 
 class PPOUpdate(OnPolicyUpdate):
     """The update of PPO."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def first_part(cls, agent: Any) -> Iterator[bool]:
+        """Let `train` make the first epoch alone; later ones make the same calls on other rows."""
+        n_epochs = agent.n_epochs
+        # Any epoch may be the last one if there is a limit.
+        is_part = n_epochs > 1 and agent.target_kl is None
+        agent.n_epochs = 1 if is_part else n_epochs
+        try:
+            yield is_part
+        finally:
+            agent.n_epochs = n_epochs
 
     def _structure(self) -> tuple[Any, ...]:
         agent = self.agent

@@ -1,12 +1,13 @@
 """`RecordedUpdates`: updates the networks of an algorithm of Stable-Baselines3 from recordings.
 
-The first update of each kind is made by the algorithm itself. It is then repeated from a recording
-and compared, bit for bit: weights, averages of the optimizers, counters, logged values and random
-generators. What differs, or cannot be recorded, is never used.
+The first update of each kind is made by the algorithm itself, of several epochs the first one. It
+is then repeated from a recording and compared, bit for bit: weights, averages of the optimizers,
+counters, logged values and random generators. What differs, or cannot be recorded, is never used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from importlib import import_module
@@ -59,6 +60,15 @@ class Update:
     def __init__(self, agent: BaseAlgorithm) -> None:
         self.agent: Any = agent
         self.steps: list[PlainSteps] = []
+
+    @classmethod
+    def first_part(cls, agent: Any) -> contextlib.AbstractContextManager[bool]:
+        """Let an agent's `train` make a first part alone, if the rest makes the same calls.
+
+        The context is whether it does.
+        """
+        del agent
+        return contextlib.nullcontext(False)
 
     def kind(self, *args: Any, **kwargs: Any) -> Any:
         """Return what decides which calls an update makes; another one is recorded anew."""
@@ -120,7 +130,10 @@ class RecordedUpdates(Recorder):
             agent.trusted_code_token = object()
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Let the algorithm update itself, then do the same from a recording, and compare."""
+        """Let the algorithm update itself, then do the same from a recording, and compare.
+
+        Where a first part of an update tells as much as the whole, only that is made twice.
+        """
         self._update = None  # its memory is free for the new one
         before = State(agent)
         update_class = class_of(UPDATES[owner_of(type(agent), "train")])
@@ -130,18 +143,31 @@ class RecordedUpdates(Recorder):
             self.refuse(str(error))
             plain(*args, **kwargs)
             return
-        plain(*args, **kwargs)
-        after = State(agent)
-        before.restore()
-        with self.failures() as reasons:
-            update = update_class(agent)
-            with torch.no_grad():
-                update.make(*args, **kwargs)
-            if difference := after.difference(State(agent)):
-                reasons.append(f"{difference} differs from SB3")
+        with update_class.first_part(agent) as is_part:
+            plain(*args, **kwargs)
+            after = State(agent)
+            before.restore()
+            with self.failures() as reasons:
+                update = update_class(agent)
+                with torch.no_grad():
+                    update.make(*args, **kwargs)
+                if difference := after.difference(State(agent)):
+                    reasons.append(f"{difference} differs from SB3")
+        if is_part:
+            before.restore()
+            if not reasons:
+                with self.failures() as reasons:
+                    # The averages of the optimizers were made anew.
+                    update = update_class(agent)
+                    with torch.no_grad():
+                        update.make(*args, **kwargs)
         if reasons:
             self.refuse(reasons[0])
-            after.restore()
+            if is_part:
+                before.restore()
+                plain(*args, **kwargs)
+            else:
+                after.restore()
             return
         if not self._checked:
             log.debug("updates are recorded: the first one came out the same, bit for bit")
