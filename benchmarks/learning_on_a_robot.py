@@ -1,6 +1,6 @@
 """Learning on a simulated robot, killed at random moments: what is lost, and when it is solved.
 
-Use: python -m benchmarks.learning_on_a_robot --task swing_up --kills 5 --out /tmp/trial
+Use: python -m benchmarks.learning_on_a_robot --task swing_up --kills 5 --out trial
 
 `run-robot --learn` is started again after each `kill -9`, of the process that acts, of the one that
 learns, or of both. At the end every line of every session's own log must be a transition of the
