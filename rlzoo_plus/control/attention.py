@@ -24,6 +24,8 @@ from rlzoo_plus.errors import ConfigError, RunError, unknown_name
 
 # Where sessions are, and the file that each has.
 SESSIONS, LOG = OUTPUTS / "robot", "log.csv"
+# What its columns of what the joints read begin with, as identification calls them.
+OF_JOINTS = {"joint_position": "position", "joint_velocity": "velocity"}
 RELEASE = "release"
 WORDS = (*SAFE_ACTIONS, RELEASE)
 _FILE, _LONGEST = "override", 20

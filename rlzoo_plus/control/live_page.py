@@ -7,6 +7,7 @@ and it goes on showing what was read when the loop has died.
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import os
 import time
@@ -22,7 +23,7 @@ from rlzoo_plus.artifacts.untrusted import (
     read_plain_part,
     read_plain_tail,
 )
-from rlzoo_plus.control.attention import LOG, RELEASE, override
+from rlzoo_plus.control.attention import LOG, OF_JOINTS, RELEASE, override
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.local_pages import LocalHandler, LocalServer, as_json
 
@@ -31,8 +32,6 @@ _LARGEST_ABOUT, _LARGEST_PART, _LONGEST_HEADER, _EVENTS = 2**20, 2**20, 2**17, 2
 _N_EVENTS = 12
 # A loop writes every period; one that has not for so long does not run, or waits [s].
 _SILENT_S = 1.0
-# Columns of the log whose limits the robot names.
-_WITH_LIMITS = {"joint_position": "position", "joint_velocity": "velocity"}
 
 
 class WatchServer(LocalServer):
@@ -153,13 +152,13 @@ def _header(folder: Path) -> tuple[list[str], int]:
     line, end, _ = read_plain_part(folder / LOG, 0, _LONGEST_HEADER).partition(b"\n")
     if not end:
         raise ValueError("its log has no header yet")
-    return [name.strip('"') for name in line.decode().split(",")], len(line) + 1
+    return next(csv.reader([line.decode()])), len(line) + 1
 
 
 def _limits(robot: Mapping[str, Any], columns: list[str]) -> dict[str, list[float | None]]:
     """Return the lowest and highest value of columns, of those with limits of the robot's own."""
     found: dict[str, list[float | None]] = {}
-    prefixed = [(_WITH_LIMITS[k], s) for k, s in robot["sensors"].items() if k in _WITH_LIMITS]
+    prefixed = [(OF_JOINTS[k], s) for k, s in robot["sensors"].items() if k in OF_JOINTS]
     prefixed += [(f"command/{kind}", signal) for kind, signal in robot["commands"].items()]
     for prefix, signal in prefixed:
         for number, name in enumerate(signal["names"]):

@@ -19,7 +19,7 @@ import numpy as np
 
 from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.control.attention import LOG, SESSIONS
+from rlzoo_plus.control.attention import LOG, OF_JOINTS, SESSIONS
 from rlzoo_plus.control.driven_body import Acted
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.training.evaluation import Step
@@ -27,8 +27,6 @@ from robots.drives import EndEffectorDrive, JoinedDrive, commanding_drive
 from robots.env import BaseRobotEnv
 
 _OWNER_ONLY = 0o700
-# What identification calls what the joints read.
-_OF_JOINTS = {"joint_position": "position", "joint_velocity": "velocity"}
 
 
 class Session:
@@ -142,6 +140,6 @@ class Rows:
 
 def _prefix(field: str) -> str:
     """Return what begins the names of the columns of a field of the state."""
-    if field in _OF_JOINTS:
-        return _OF_JOINTS[field]
+    if field in OF_JOINTS:
+        return OF_JOINTS[field]
     return field.replace("base_", "base/", 1) if field.startswith("base_") else f"reading/{field}"
