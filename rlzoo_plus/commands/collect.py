@@ -33,14 +33,21 @@ def main(arguments: list[str]) -> int:
         "trained/cartpole_bullet --episodes 20 --out demos",
     )
     add = parser.add_argument
-    add("run", metavar="RUN|LOG", help=f"{RUN_HELP}, a bundle; or the folder of a session, or of "
-        "saved episodes")  # fmt: skip
+    add("run", metavar="RUN|LOG", help=f"{RUN_HELP}, a bundle; or the folder of a session, of "
+        "saved episodes, or of LeRobot's dataset")  # fmt: skip
     add("--which", help=WHICH_HELP)
     add("--out", type=Path, required=True, metavar="DATASET", help="a new folder")
     add("--episodes", type=positive(int), default=50, help="how many to play (default 50)")
     add("--seed", type=not_negative, default=0, help="chooses other episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
-    add("--run", dest="acted", metavar="RUN", help="whose policy acted, where a log does not say")
+    add(
+        "--run",
+        dest="acted",
+        metavar="RUN",
+        help="whose policy acted, where a log does not say; the task of LeRobot's dataset",
+    )
+    add("--format", choices=("minari", "lerobot"), default="minari", help="of DATASET; training "
+        "reads Minari's (default)")  # fmt: skip
     add_trust(parser)
     options = parser.parse_args(arguments)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
@@ -54,6 +61,7 @@ def main(arguments: list[str]) -> int:
         open_run=partial(rlzoo_plus.Run.open, trust=options.trust, other_env=options.other_env),
         run_of=lambda file, about: run_of(file, about, options.acted, trust=options.trust),
         acted=options.acted,
+        lerobot=options.format == "lerobot",
     )
     print(f"{summary}: {printable(options.out, LONGEST_LINE)}")
     return 0

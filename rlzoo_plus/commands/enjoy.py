@@ -24,15 +24,14 @@ def main(arguments: list[str]) -> int:
         require_display("enjoy", f"record a video instead: rlzoo-plus record {options.run}")
     run, policy = opened(options)
 
-    from rlzoo_plus.training.evaluation import play
+    from rlzoo_plus.training import evaluation, media
 
     mode, played = (None if options.no_window else "human"), 0
     with contextlib.closing(run.env(render_mode=mode)) as venv:
         venv.env_method("set_episode_seeds", held_out_seeds(options.episodes, options.seed))
-        metadata = venv.get_attr("metadata")[0] or {}
-        step_s = 0.0 if mode is None else 1.0 / float(metadata.get("render_fps") or 30.0)
+        step_s = 0.0 if mode is None else 1.0 / media.steps_per_second(venv)
         begun = time.monotonic()
-        for step in play(policy, venv, deterministic=not options.stochastic):
+        for step in evaluation.play(policy, venv, deterministic=not options.stochastic):
             time.sleep(max(0.0, step_s / options.speed - (time.monotonic() - begun)))
             begun = time.monotonic()
             if step.done[0]:

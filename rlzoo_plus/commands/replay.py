@@ -94,8 +94,7 @@ def _replay(
     mode = "human" if options.render else "rgb_array" if options.video else None
     frames: list[Any] = []
     with evaluation.one_torch_thread(), contextlib.closing(run.env(1, mode, config=config)) as venv:
-        metadata = venv.get_attr("metadata")[0] or {}
-        fps = float(metadata.get("render_fps") or 30.0)
+        fps = media.steps_per_second(venv)
         watch: Callable[[PlayedStep], None] | None = None
         if options.render:
 

@@ -41,17 +41,16 @@ def main(arguments: list[str]) -> int:
     if paper is not None and paper.suffix.lower() not in (".tex", ".md"):
         raise ConfigError(f"{paper}: an appendix is LaTeX or Markdown. End it in .tex or .md.")
 
-    from rlzoo_plus.dashboard.appendix import appendix
-    from rlzoo_plus.dashboard.html_report import html_report
+    from rlzoo_plus.dashboard import appendix, html_report
 
     groups = run_groups(options.runs)
     entries = list({r.summary.path.resolve(): r for runs in groups.values() for r in runs}.values())
     if paper is not None:
-        _write(paper, appendix(entries, paper.suffix.lower(), _library_defaults))
+        _write(paper, appendix.appendix(entries, paper.suffix.lower(), _library_defaults))
     if out is not None:
         folders = [Path(name) for name in options.runs if Path(name).is_dir()]
         title = options.title or ", ".join(Path(name).name or name for name in options.runs)
-        _write(out, html_report(title, entries, folders))
+        _write(out, html_report.html_report(title, entries, folders))
     return 0
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ from rlzoo_plus.policies.recorder import record_episodes
 from rlzoo_plus.policies.replay import PlayedStep, replay
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.training.evaluation import one_torch_thread
+from rlzoo_plus.training.media import steps_per_second
 
-LOG, SESSION = "log.csv", "session.json"
+LOG, SESSION, LEROBOT = "log.csv", "session.json", "meta/info.json"
 # Beside those of evaluations, which begin elsewhere.
 _SEEDS_BELOW, _STREAM = 2**29, 40_000
 # The action that the policy chose, as a session names it: of a drive that takes targets, or not.
@@ -53,8 +55,9 @@ def collect(
     open_run: Callable[[str], Run],
     run_of: RunOf,
     acted: str | None,
+    lerobot: bool = False,
 ) -> str:
-    """Write a dataset of what a name means: a session, saved episodes, or else a run.
+    """Write a dataset of what a name means: a session, saved episodes, LeRobot's, or else a run.
 
     Args:
         name: As it was typed.
@@ -63,6 +66,7 @@ def collect(
         open_run: Opens a run by its name.
         run_of: Opens the run that played a saved episode.
         acted: Name of the run whose policy acted, where a log does not say.
+        lerobot: Whether to write LeRobot's format instead of Minari's.
 
     Returns:
         A summary.
@@ -72,9 +76,12 @@ def collect(
         dataset = from_session(path, open_run, acted)
     elif path.suffix in (".json", ".npz") or (path.is_dir() and any(path.glob("episode-*.json"))):
         dataset = from_episodes(path, run_of)
+    elif (path / LEROBOT).is_file():
+        dataset = from_lerobot(path, open_run, acted)
     else:
         dataset = played(**play())
-    write_dataset(out, dataset)
+    write = _lerobot_format().write_lerobot if lerobot else write_dataset
+    write(out, dataset)
     mean = sum(one.episode_return for one in dataset.episodes) / len(dataset.episodes)
     return f"{len(dataset.episodes)} episodes, {dataset.n_steps:,} steps, mean return {mean:.2f}"
 
@@ -91,11 +98,11 @@ def played(run: Run, which: str, episodes: int, seed: int, *, deterministic: boo
     seeds, policy = seeds_of(episodes, seed), run.policy(which)
     recorded, _ = record_episodes(run, policy, seeds, deterministic=deterministic)
     with closing(run.env(1)) as venv:
-        observation, action = venv.observation_space, venv.action_space
+        task = (venv.observation_space, venv.action_space), steps_per_second(venv)
     how = "deterministic" if deterministic else "stochastic"
     told = f"{len(recorded)} episodes of the policy {which} at step {policy.step}, {how}"
     found = [_of_episode(one, one.observations or []) for one in recorded]
-    return Dataset(observation, action, found, about(run.config, told))
+    return Dataset(*task[0], found, about(run.config, told), task[1])
 
 
 def from_episodes(path: Path, run_of: RunOf) -> Dataset:
@@ -104,7 +111,7 @@ def from_episodes(path: Path, run_of: RunOf) -> Dataset:
     Raises:
         ConfigError: One comes out otherwise here.
     """
-    found, config, seen = [], None, None
+    found, config, seen, rate_hz = [], None, None, None
     for file in episode_files(path):
         episode, facts = load_episode(file)
         run = run_of(file, facts)
@@ -116,7 +123,7 @@ def from_episodes(path: Path, run_of: RunOf) -> Dataset:
 
         with one_torch_thread(), closing(run.env(1, config=config)) as venv:
             difference = replay(episode, venv, keep)
-            seen = (venv.observation_space, venv.action_space)
+            seen, rate_hz = (venv.observation_space, venv.action_space), steps_per_second(venv)
         if difference is not None:
             raise ConfigError(
                 f"{printable(file)} comes out otherwise here: {difference}. Collect episodes of "
@@ -125,7 +132,7 @@ def from_episodes(path: Path, run_of: RunOf) -> Dataset:
         found.append(_of_episode(episode, rows))
     assert seen is not None
     assert config is not None
-    return Dataset(*seen, found, about(config, f"{len(found)} saved episodes"))
+    return Dataset(*seen, found, about(config, f"{len(found)} saved episodes"), rate_hz)
 
 
 def from_session(folder: Path, open_run: Callable[[str], Run], name: str | None) -> Dataset:
@@ -144,6 +151,7 @@ def from_session(folder: Path, open_run: Callable[[str], Run], name: str | None)
         name = name or facts["run"]
         if not isinstance(name, str):
             raise ValueError("it names no run")
+        rate_hz = float(facts["hz"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         where = printable(folder / SESSION)
         raise ConfigError(f"{where}: {one_line(error)}. Name the run with --run RUN.") from error
@@ -170,7 +178,32 @@ def from_session(folder: Path, open_run: Callable[[str], Run], name: str | None)
             found.append(Demonstration(seen, chosen, rewards[rows][:-1], terminated=False))
     if not found:
         raise ConfigError(f"{printable(folder / LOG)} has no episode of two steps or more.")
-    return Dataset(observation, action, found, about(run.config, "a session on a robot"))
+    return Dataset(observation, action, found, about(run.config, "a session on a robot"), rate_hz)
+
+
+def from_lerobot(folder: Path, open_run: Callable[[str], Run], name: str | None) -> Dataset:
+    """Return the episodes of a dataset of LeRobot, for the task of a run.
+
+    Raises:
+        ConfigError: No run is named, or the dataset is not of its task.
+    """
+    if name is None:
+        raise ConfigError(
+            f"{printable(folder)} is a dataset of LeRobot, which does not know the task's spaces. "
+            "Name a run of the task with --run RUN."
+        )
+    run = open_run(name)
+    with closing(run.env(1)) as venv:
+        spaces_ = venv.observation_space, venv.action_space
+    found: Dataset = _lerobot_format().read_lerobot(folder, *spaces_)
+    return replace(found, about=about(run.config, "a dataset of LeRobot"))
+
+
+def _lerobot_format() -> Any:
+    """Return the module of LeRobot's format, whose library is an extra of its own."""
+    from rlzoo_plus.demonstrations import lerobot_format
+
+    return lerobot_format
 
 
 def about(config: RunConfig, told: str) -> dict[str, str]:

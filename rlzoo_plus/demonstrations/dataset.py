@@ -47,6 +47,7 @@ class Dataset:
     episodes: Sequence[Demonstration]
     # What is known of its origin: texts by the names of Minari's metadata
     about: Mapping[str, Any] = field(default_factory=dict)
+    rate_hz: float | None = None  # Steps a second, where that is known
 
     @property
     def n_steps(self) -> int:

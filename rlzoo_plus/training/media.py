@@ -126,15 +126,20 @@ def make_rendering_env(config: RunConfig) -> VecEnv:
         raise ConfigError(f"{config.env.id} renders no images: {error}") from error
 
 
+def steps_per_second(venv: VecEnv) -> float:
+    """Return the rate of a task's steps in its own time [1/s]; 30 if it does not say."""
+    metadata = venv.get_attr("metadata")[0] or {}
+    return float(metadata.get("render_fps") or _USUAL_FPS)
+
+
 def real_time(venv: VecEnv) -> tuple[int, float]:
     """Return which steps a video shows, every k-th, and its frames per second.
 
     It plays in real time, and stays small.
     """
-    metadata = venv.get_attr("metadata")[0] or {}
-    steps_per_second = float(metadata.get("render_fps") or _USUAL_FPS)
-    stride = max(1, round(steps_per_second / _USUAL_FPS + 0.3))
-    return stride, steps_per_second / stride
+    rate = steps_per_second(venv)
+    stride = max(1, round(rate / _USUAL_FPS + 0.3))
+    return stride, rate / stride
 
 
 def rendered(venv: VecEnv) -> np.ndarray:
