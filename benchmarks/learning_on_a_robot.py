@@ -44,7 +44,7 @@ TASKS: dict[str, tuple[int, float, list[str], dict[str, float]]] = {
         *(8 * 60 * 25, 190.0),
         [
             "env=cartpole_swingup",
-            "env.kwargs.safety={joint_margin: 12.7, deceleration: 2, on_violation: shield}",
+            "env.kwargs.safety={joint_margin: 12.7, deceleration: 1.5, on_violation: shield}",
         ],
         {"slider_to_cart": 2.3},
     ),

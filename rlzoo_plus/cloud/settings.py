@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rlzoo_plus.config.schema import Count, Line, NonNegative, PositiveFloat
+from rlzoo_plus.config.section import Count, Line, NonNegative, PositiveFloat
 from rlzoo_plus.sweeps.launchers.workers import WorkersSettings
 
 # What aws/stack.yaml has by default.

@@ -12,8 +12,9 @@ from rlzoo_plus.config import conf_keys
 from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.conf_keys import GROUPS
 from rlzoo_plus.config.mistakes import RULES, meant_key
-from rlzoo_plus.config.schema import RunConfig, Section
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
+from rlzoo_plus.config.section import Section
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 _EXAMPLES = """\

@@ -20,7 +20,8 @@ from rlzoo_plus.config.catalog import (
     get_algorithm,
 )
 from rlzoo_plus.config.schedules import parse_schedule
-from rlzoo_plus.config.schema import LARGEST, AlgoConfig
+from rlzoo_plus.config.schema import AlgoConfig
+from rlzoo_plus.config.section import LARGEST
 from rlzoo_plus.config.signatures import MANAGED, PLAIN_SEED, constructor_arguments, fit_type
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 from rlzoo_plus.synonyms import key_meant

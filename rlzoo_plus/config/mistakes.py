@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
-from rlzoo_plus.config.schema import PluginSection, RunConfig, Section
+from rlzoo_plus.config.schema import PluginSection, RunConfig
+from rlzoo_plus.config.section import Section
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 from rlzoo_plus.synonyms import key_meant

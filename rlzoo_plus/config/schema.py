@@ -6,14 +6,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SerializationInfo,
@@ -25,58 +22,26 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
+from rlzoo_plus.config.section import (
+    MOST_EPISODES,
+    MOST_THREADS,
+    MOST_WARMUP_RESETS,
+    Count,
+    EnvCount,
+    Few,
+    LayerSizes,
+    Line,
+    Named,
+    NonNegative,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    Section,
+    Text,
+)
 from rlzoo_plus.config.unused_keys import OF_SOME_ALGORITHMS, WHOLE, without_unused
 from rlzoo_plus.registry import Registry
 
-_SHORT_NUMBER = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[kmbgKMBG])", re.ASCII)
-
-
-def _whole_number(value: Any) -> Any:
-    """Read 1e6 as 1000000, and refuse true and false as numbers."""
-    if isinstance(value, bool):
-        raise ValueError("needs a whole number")
-    if isinstance(value, str) and (short := _SHORT_NUMBER.fullmatch(value.strip())):
-        power = {"k": 3, "m": 6, "b": 9, "g": 9}[short["unit"].lower()]
-        raise ValueError(f"must be a whole number. Write {short['number']}e{power}")
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _not_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("needs a number")
-    return value
-
-
-def _one_line(value: str) -> str:
-    # In a log or a table, a second line could pass for a message of this package.
-    if not value.isprintable():
-        raise ValueError("must be one line without control characters")
-    return value
-
-
-# A double counts exactly up to here, and no run takes as many steps.
-LARGEST = 10**15
-# Each reset is the beginning of an episode, before the first step.
-MOST_WARMUP_RESETS = 100
-MOST_EPISODES = 100_000
-# torch fails with many thousands.
-MOST_THREADS = 1024
-# Seeds of environments count up from the first; so many are reserved.
-MOST_ENVS = 100_000
-
-Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=LARGEST)]
-NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=LARGEST)]
-Number = Annotated[float, BeforeValidator(_not_bool)]
-NonNegativeFloat = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
-PositiveFloat = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
-Text = Annotated[str, Field(min_length=1)]
-# Text for messages, tables and file names.
-Line = Annotated[str, AfterValidator(_one_line)]
-# Names, and `{name: {argument: value}}` for those with arguments.
-Named = list[str | dict[str, dict[str, Any] | None]]
-EnvCount = Annotated[Count, Field(le=MOST_ENVS)]
-Few = Annotated[Count, Field(le=100)]
-LayerSizes = list[Count]
 # Environments in the process of the run; all of them give the same results, bit for bit.
 IN_PROCESS = ("auto", "dummy", "batched")
 
@@ -84,24 +49,6 @@ IN_PROCESS = ("auto", "dummy", "batched")
 def is_own_vec_env(vec_env: str) -> bool:
     """Tell whether a class of the user or of Gymnasium steps all environments at once."""
     return vec_env not in (*IN_PROCESS, "subproc")
-
-
-class Section(BaseModel):
-    """A section of the configuration; unknown keys are errors, `model_dump` returns plain data."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False
-    )
-
-    @classmethod
-    def sections(cls) -> dict[str, type[Section]]:
-        """Return the sections in it by key, also those that may be null."""
-        return {
-            name: kind
-            for name, field in cls.model_fields.items()
-            for kind in (field.annotation, *get_args(field.annotation))
-            if isinstance(kind, type) and issubclass(kind, Section)
-        }
 
 
 class EnvConfig(Section):
@@ -225,7 +172,7 @@ class InitConfig(Section):
     runs with different initial weights differ.
     """
 
-    parts: list[Line] = ["policy", "normalization"]
+    parts: list[Line] = Field(["policy", "normalization"])
     which: Line | NonNegative = "best"
     partial: bool = False
     sha256: Line | None = None
@@ -239,7 +186,7 @@ class EvalConfig(Section):
     n_envs: EnvCount | Literal["auto"]
     deterministic: bool
     at_start: bool
-    metrics: Named = []
+    metrics: Named = Field([])
     beside: Literal["auto", "never"] = "auto"
     max_episode_steps: Count | Literal["auto"] | None = "auto"
 
@@ -421,7 +368,7 @@ class RunConfig(Section):
     infra: InfraConfig
     hpo: HpoConfig | None
     tracker: TrackerConfig | None
-    packages: list[Line] = []
+    packages: list[Line] = Field([])
     n_timesteps: Count
     seed: NonNegative
     n_envs: EnvCount
@@ -441,7 +388,7 @@ class RunConfig(Section):
     restart: bool = False
     init_from: Annotated[Line, Field(min_length=1)] | None = None
     init: InitConfig = InitConfig()
-    freeze: list[Line] = []
+    freeze: list[Line] = Field([])
     eval: EvalConfig
     checkpoint: CheckpointConfig
     stop: StopConfig

@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rlzoo_plus.config.schema import RunConfig, Section
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.section import Section
 
 # The other fields are plain values, or lists of them.
 _SECTIONS = RunConfig.sections()

@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError
 
 from rlzoo_plus.artifacts.untrusted import parse_yaml, printable
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.schema import Section
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
+from rlzoo_plus.config.section import Section
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 _NAME = re.compile(r"(?P<algo>\w+):(?P<env>[\w./-]+)(@(?P<label>[\w-]+))?", re.ASCII)

@@ -15,7 +15,7 @@ from rlzoo_plus.analysis.series import finite, load_evaluations
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import one_line, parse_json, printable
 from rlzoo_plus.config.resolve import config_hash
-from rlzoo_plus.config.schema import Section
+from rlzoo_plus.config.section import Section
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.suites.suite_file import Cell, Suite

@@ -16,7 +16,7 @@ from pydantic import Field
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import read_json
-from rlzoo_plus.config.schema import Line, Section
+from rlzoo_plus.config.section import Line, Section
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 

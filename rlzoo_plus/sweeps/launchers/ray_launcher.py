@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rlzoo_plus.config.schema import NonNegativeFloat, Section
+from rlzoo_plus.config.section import NonNegativeFloat, Section
 from rlzoo_plus.errors import EXIT_SIGTERM, ConfigError
 from rlzoo_plus.processes import signal_handlers
 from rlzoo_plus.sweeps.launchers.launcher import GIB, JobEnd, JobSpec, LauncherOptions

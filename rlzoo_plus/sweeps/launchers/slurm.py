@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from pydantic import Field
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
-from rlzoo_plus.config.schema import Count, NonNegative, PositiveFloat, Section
+from rlzoo_plus.config.section import Count, NonNegative, PositiveFloat, Section
 from rlzoo_plus.errors import EXIT_SIGINT, EXIT_SIGTERM, ConfigError
 from rlzoo_plus.processes import signal_handlers, without_ctrl_c
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, LauncherOptions

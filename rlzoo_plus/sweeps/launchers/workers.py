@@ -21,7 +21,8 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import validate_config
-from rlzoo_plus.config.schema import PositiveFloat, RunConfig, Section
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.section import PositiveFloat, Section
 from rlzoo_plus.errors import EXIT_ENDED, EXIT_FAILED, EXIT_SIGTERM, ConfigError
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
 from rlzoo_plus.store.download import append_log, bring_run
