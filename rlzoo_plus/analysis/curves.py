@@ -15,6 +15,7 @@ from rlzoo_plus.analysis.index import RunEntry, read_run
 from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.analysis.series import (
     EVALUATION_RETURN,
+    STAGE,
     TRAINING_RETURN,
     Series,
     load_evaluations,
@@ -353,11 +354,22 @@ def _draw_run(axes: Axes, run: RunDir) -> None:
         axes.errorbar(steps, means, stds, color=colour, capsize=5, linewidth=_WEIGHT)
     look = {"color": colour, "linewidth": _WEIGHT, "markersize": 6.5, "markeredgecolor": "white"}
     axes.plot(steps, means, marker="o", label="evaluation mean", zorder=3, **look)
+    _draw_stages(axes, load_series(run, STAGE))
     best = evaluations[int(np.argmax(means))]
     label = f"best: {best.mean_return:,.4g} at {best.step:,} steps"
     look = {"color": PALETTE[1], "linestyle": "none", "marker": "*", "markersize": 20}
     look |= {"markeredgecolor": "white", "zorder": 4}
     axes.plot([best.step], [best.mean_return], label=label, **look)
+
+
+def _draw_stages(axes: Axes, stages: Series) -> None:
+    """Draw a line where the stage of a curriculum changed, with its number."""
+    for place in np.flatnonzero(np.diff(stages.values)):
+        step = stages.steps[place]
+        axes.axvline(step, color=GREY, linestyle=":", linewidth=1.2, zorder=0)
+        number = f" stage {stages.values[place + 1]:.0f}"
+        look: dict[str, Any] = {"color": GREY, "fontsize": 9, "va": "bottom"}
+        axes.text(step, 0.01, number, transform=axes.get_xaxis_transform(), **look)
 
 
 def _draw_metric(axes: Axes, curve: Curve) -> None:

@@ -15,6 +15,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 
 EVALUATION_RETURN = "mean_return"
 TRAINING_RETURN = "rollout/ep_rew_mean"
+STAGE = "curriculum/stage"
 
 
 @dataclass(frozen=True)

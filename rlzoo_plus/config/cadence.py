@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from rlzoo_plus.config.catalog import AlgorithmSpec, Family, get_algorithm
+from rlzoo_plus.config.curriculum import decides_by_evaluation
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
 from rlzoo_plus.errors import ConfigError
@@ -84,6 +85,7 @@ def with_schedule(
     if episodes == "auto":
         assert every is not None
         decides = decides or (stop.reward_threshold, stop.no_improvement_evals) != (None, None)
+        decides = decides or decides_by_evaluation(config)
         episodes = _within(affordable // -(-total // every), _FEWEST if decides else 1)
     return _with(config, every, episodes)
 

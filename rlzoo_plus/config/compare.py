@@ -16,7 +16,7 @@ _ABSENT = "not set"
 # The length is reported separately; hpo steers a search, not a run.
 _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
 # Texts below these keys may be secrets: only a hash is stored, which shows that one was changed.
-_FREE_FORM = ("env.kwargs.", "env.wrappers[", "callbacks[", "network.policy_kwargs.")
+_FREE_FORM = ("env.kwargs.", "curriculum[", "env.wrappers[", "callbacks[", "network.policy_kwargs.")
 _HASHED = "sha256:"
 _MOST_CHANGES = 8
 _ENGINE = "env.kwargs.engine"

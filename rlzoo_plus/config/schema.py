@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
+from rlzoo_plus.config.curriculum import StageConfig
 from rlzoo_plus.config.section import (
     MOST_EPISODES,
     MOST_THREADS,
@@ -375,6 +376,7 @@ class RunConfig(Section):
     vec_env: Line
     normalize: NormalizeConfig | None
     cost: CostConfig | None = None
+    curriculum: list[StageConfig] = Field([])
     data: DataConfig = DataConfig()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]

@@ -64,6 +64,7 @@ def check(config: RunConfig) -> None:
         ("env.frame_stack", config.env.frame_stack, 1),
         ("cost", config.cost, None),
         ("store", config.store, None),
+        ("curriculum", "..." if config.curriculum else [], []),
     ):
         if value != only:
             shown = "null" if only is None else only

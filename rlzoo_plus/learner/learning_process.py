@@ -48,7 +48,7 @@ class FedManager(ExpManager):
         """Say where weights go to, by the descriptor of a `Board`, and what who acts is doing."""
         self._board, self._actor = board, actor
 
-    def _make_train_env(self) -> Any:
+    def _make_train_env(self, stage: int) -> Any:
         probe = make_eval_env(self.config.env, 1, steps_alike(self.config))
         self._fed = FedVecEnv(probe.observation_space, probe.action_space)
         probe.close()
@@ -73,8 +73,9 @@ class FedManager(ExpManager):
         agent.before_iteration = [*agent.before_iteration, feed.on_iteration]
         return callbacks
 
-    def _learn(self, agent: Any, *given: Any) -> TrainResult:
+    def _learn(self, agent: Any, *given: Any) -> TrainResult | None:
         result = super()._learn(agent, *given)
+        assert result is not None  # a curriculum is refused
         if result.state == INTERRUPTED:
             save_policy(self.run_dir.final, agent, self.config, {"step": agent.num_timesteps})
         return result

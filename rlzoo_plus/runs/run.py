@@ -666,7 +666,7 @@ class Run:
 def frame(rows: list[dict[str, Any]]) -> Any:
     """Return rows as a data frame where pandas is installed."""
     try:
-        from pandas import DataFrame  # type: ignore[import-untyped]
+        from pandas import DataFrame
     except ImportError:
         return rows
     return DataFrame(rows)

@@ -17,6 +17,7 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import EvaluationRecord, TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
+from rlzoo_plus.config.curriculum import config_of_stage
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
@@ -35,6 +36,7 @@ from rlzoo_plus.training.callbacks.background_evaluator import (
     background_eval_blocker,
     make_evaluation_env,
 )
+from rlzoo_plus.training.callbacks.curriculum_callback import StageOver
 from rlzoo_plus.training.callbacks.evaluation_callback import export_sb3
 from rlzoo_plus.training.callbacks.outputs import make_logger, write_outcome
 from rlzoo_plus.training.evaluation import EvaluationStopped
@@ -87,23 +89,33 @@ class ExpManager:
             if tracker is not None:
                 tracker.start(config.model_dump(mode="json"), self.run_dir.path)
             threads = self._set_up_process()
+            player = _Player(self, stack, threads)
             resumer = Resumer(config, self.run_dir)
+            while (result := self._train_in_stage(player, resumer, tracker)) is None:
+                resumer = Resumer(config, self.run_dir, goes_on=True)
+        self._finish(result, tracker)
+        return result
+
+    def _train_in_stage(
+        self, player: _Player, resumer: Resumer, tracker: Tracker | None
+    ) -> TrainResult | None:
+        """Train in the environments of one stage of the curriculum; None if another one follows."""
+        config = self.config
+        with contextlib.ExitStack() as stack:
             try:
                 with self._stop.at_once():
-                    train_env, player = self._make_envs(stack, threads)
+                    player.begin()
+                    train_env = self._make_train_env(resumer.stage)
+                    stack.callback(train_env.close)
+                    player.complete()
             except StopTraining as stop:
                 reason = f"{stop.reason} while the environments were started"
                 hashed = config_hash(config)
-                result = TrainResult(
-                    INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed
-                )
-            else:
-                agent = make_agent(config, train_env, self.seeds.agent)
-                callbacks = self._attach(stack, agent, player, resumer, tracker)
-                with profiled(config, self.run_dir.path / "profile", agent):
-                    result = self._learn(agent, callbacks, resumer)
-        self._finish(result, tracker)
-        return result
+                return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
+            agent = make_agent(config, train_env, self.seeds.agent)
+            callbacks = self._attach(stack, agent, player.made, resumer, tracker)
+            with profiled(config, self.run_dir.path / "profile", agent):
+                return self._learn(agent, callbacks, resumer)
 
     @contextlib.contextmanager
     def _failure_recorded(self, tracker: Tracker | None) -> Iterator[None]:
@@ -151,7 +163,9 @@ class ExpManager:
             log.info("exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it")
         agent.env.seed(self.seeds.train)
         agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
-        callbacks = make_callbacks(self.config, self.run_dir, player, self._stop, self.progress)
+        callbacks = make_callbacks(
+            self.config, self.run_dir, player, self._stop, self.progress, resumer.stage
+        )
         if self.on_evaluation is not None and callbacks.evaluation is not None:
             callbacks.evaluation.listeners.append(self.on_evaluation)
         stack.callback(callbacks.checkpoint.close)
@@ -163,35 +177,14 @@ class ExpManager:
         agent.before_iteration = [resumer.on_iteration, *acting]
         return callbacks
 
-    def _make_envs(
-        self, stack: contextlib.ExitStack, threads: int
-    ) -> tuple[VecEnv, VecEnv | BackgroundEvaluator | None]:
-        """Return training environments, and what plays the evaluations; the stack closes them."""
-        config, beside = self.config, None
-        is_evaluated = config.eval.every_steps is not None
-        if is_evaluated:
-            reason = background_eval_blocker(
-                config, threads, decides=self.on_evaluation is not None
-            )
-            log.debug("evaluation beside training: %s", reason or "yes")
-            if not reason:
-                # Before anything is made that a forked process must not have.
-                beside = BackgroundEvaluator(config)
-                stack.callback(beside.close)
-        train_env = self._make_train_env()
-        stack.callback(train_env.close)
-        if not is_evaluated or beside is not None:
-            return train_env, beside
-        eval_env = make_evaluation_env(config)
-        stack.callback(eval_env.close)
-        return train_env, eval_env
-
-    def _make_train_env(self) -> VecEnv:
-        return make_train_env(self.config, self.seeds.train, self.run_dir.monitor)
+    def _make_train_env(self, stage: int) -> VecEnv:
+        config = config_of_stage(self.config, stage)
+        return make_train_env(config, self.seeds.train, self.run_dir.monitor)
 
     def _learn(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, resumer: Resumer
-    ) -> TrainResult:
+    ) -> TrainResult | None:
+        """Train to the end, or to that of a stage of the curriculum: then there is no result."""
         ended, checkpoint = resumer.ended, callbacks.checkpoint
         state, reason = FINISHED, ended or ALL_STEPS
         all_callbacks = callbacks.as_list()
@@ -202,6 +195,10 @@ class ExpManager:
                 resumer.restore_once()  # where there was no iteration left
                 if ended is None and agent.num_timesteps < self.config.n_timesteps:
                     reason = "a callback ended it"
+            except StageOver:
+                all_callbacks.on_training_end()
+                agent.logger.close()
+                return None
             except StopTraining as stop:
                 state = INTERRUPTED if stop.interrupted else FINISHED
                 reason = stop.reason
@@ -296,3 +293,34 @@ class ExpManager:
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)
+
+
+class _Player:
+    """What plays the evaluations of a run, in all stages of its curriculum; the stack closes it."""
+
+    def __init__(self, manager: ExpManager, stack: contextlib.ExitStack, threads: int) -> None:
+        self._config, self._stack, self._threads = manager.config, stack, threads
+        self._decides = manager.on_evaluation is not None
+        self._has_begun = False
+        self.made: VecEnv | BackgroundEvaluator | None = None
+
+    def begin(self) -> None:
+        """Start the process that plays beside the training, if that is possible.
+
+        This comes before anything is made that a forked process must not have.
+        """
+        config = self._config
+        if self._has_begun or config.eval.every_steps is None:
+            return
+        self._has_begun = True
+        reason = background_eval_blocker(config, self._threads, decides=self._decides)
+        log.debug("evaluation beside training: %s", reason or "yes")
+        if not reason:
+            self.made = beside = BackgroundEvaluator(config)
+            self._stack.callback(beside.close)
+
+    def complete(self) -> None:
+        """Make environments to play in here, where no other process plays."""
+        if self.made is None and self._config.eval.every_steps is not None:
+            self.made = env = make_evaluation_env(self._config)
+            self._stack.callback(env.close)

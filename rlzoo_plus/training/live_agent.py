@@ -19,6 +19,7 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import changed_values, outcome_values
+from rlzoo_plus.config.curriculum import config_of_stage, stage_in
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.finite import require_finite
 from rlzoo_plus.envs.seeding import (
@@ -66,11 +67,12 @@ class LiveAgent:
             ConfigError: It cannot be built, or the checkpoint does not fit.
         """
         self.config = config = scheduled(config)
+        self._stage = stage_in({} if checkpoint is None else checkpoint.about, config)
         self._generators: tuple[Any, ...] | None = None
         with self._as_in_training(), contextlib.ExitStack() as stack:
             seeds = SeedStreams.of(config)
             seed_all(config.seed)
-            venv = make_train_env(config, seeds.train)
+            venv = make_train_env(config_of_stage(config, self._stage), seeds.train)
             stack.callback(venv.close)
             agent: Any = make_agent(config, venv, seeds.agent)
             self.algorithm = agent
@@ -160,6 +162,7 @@ class LiveAgent:
         """Write its state as the first checkpoint of a run, which goes on from there."""
         store = run_dir.checkpoints(config.checkpoint.keep)
         snapshot = RunSnapshot(scheduled(config), run_dir, store)
+        snapshot.stage = self._stage if config.curriculum else None
         snapshot.exactness = Exactness([], int(self.algorithm.num_timesteps), [GIVEN])
         with self._as_in_training():
             taken = snapshot.take(self.algorithm)

@@ -20,6 +20,7 @@ from rlzoo_plus.training.callbacks.background_evaluator import BackgroundEvaluat
 from rlzoo_plus.training.callbacks.base import RunCallback
 from rlzoo_plus.training.callbacks.base import StopRequest as StopRequest
 from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
+from rlzoo_plus.training.callbacks.curriculum_callback import CurriculumCallback
 from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 from rlzoo_plus.training.callbacks.progress_display import BarProgress, LineProgress
 from rlzoo_plus.training.callbacks.stopping import (
@@ -55,11 +56,12 @@ def make_callbacks(
     player: VecEnv | BackgroundEvaluator | None,
     stop: StopRequest,
     progress: ProgressCallback | None,
+    stage: int = 0,
 ) -> RunCallbacks:
     """Build the callbacks; `player` plays evaluations beside the training, or here; or nobody does.
 
-    A checkpoint comes after the evaluation of the same step, so that it holds its outcome; then
-    come the reasons to stop.
+    A checkpoint comes after the evaluation of the same step, so that it holds its outcome, and
+    after a change of the curriculum's `stage`; then come the reasons to stop.
     """
     evaluation = None if player is None else EvaluationCallback(config, run_dir, player, stop)
     checkpoint = CheckpointCallback(config, run_dir, evaluation)
@@ -67,6 +69,8 @@ def make_callbacks(
     interrupt = EpisodeInterruptCallback if may_not_end else InterruptCallback
     stopping = (StopCallback(config.stop, evaluation), interrupt(stop, checkpoint))
     acting: list[RunCallback] = [checkpoint, *stopping]
+    if config.curriculum:
+        acting.insert(0, CurriculumCallback(config, stage, checkpoint, evaluation))
     if evaluation is not None:
         acting.insert(0, evaluation)
         if progress is not None:

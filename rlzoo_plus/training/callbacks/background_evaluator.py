@@ -26,6 +26,7 @@ from stable_baselines3.common.utils import get_device
 from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.agents.policy import Policy, load_weights, weights_of
 from rlzoo_plus.config.catalog import Family, get_algorithm
+from rlzoo_plus.config.curriculum import decides_by_evaluation
 from rlzoo_plus.config.own_code import own_code, packages_of
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env
@@ -62,6 +63,7 @@ def background_eval_blocker(config: RunConfig, threads: int, *, decides: bool) -
     """
     stop, spec = config.stop, get_algorithm(config.algo.name)
     decides = decides or (stop.reward_threshold, stop.no_improvement_evals) != (None, None)
+    decides = decides or decides_by_evaluation(config)
     reasons = {
         "eval.beside=never": config.eval.beside == "never",
         "it needs Linux": sys.platform != "linux",

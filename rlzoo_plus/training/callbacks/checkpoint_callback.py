@@ -43,6 +43,10 @@ class CheckpointCallback(RunCallback):
         self._writer = BackgroundWriter()
         self._last_time = self._last_look = time.monotonic()
 
+    def has_saved(self, step: int) -> bool:
+        """Return whether the checkpoint of a step was taken, and is not known to have failed."""
+        return self._saved_step == step
+
     def start_at(self, checkpoint: Checkpoint) -> None:
         """Count from a checkpoint that is there already."""
         self.last_step = self._saved_step = checkpoint.step

@@ -27,6 +27,7 @@ _NORMALIZE_SETTINGS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "ga
 # Steps in a block of a long episode; those after the last full block are in the checkpoint.
 BLOCK = 4096
 PREFIX = "episode/"
+BEGINS_STAGE = "a stage of the curriculum begins"
 # Of all environments together, when an untrusted checkpoint is read.
 _LARGEST_BYTES = 2**32
 _DAMAGED = "the past of an episode is damaged"
@@ -53,6 +54,11 @@ def capture_envs(venv: VecEnv) -> dict[str, Any]:
         "clock": base.get_attr("t_start"),
         "attributes": copy.deepcopy(base.attributes_set),
     }
+
+
+def without_episodes(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of environments for others, in which new episodes begin."""
+    return {"wrappers": state["wrappers"], "episodes": [], "rewards": [], "stage": True}
 
 
 def unrecorded_calls(venv: VecEnv) -> list[str]:
@@ -91,6 +97,8 @@ def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False)
         problems = [] if problem is None else [problem]
     elif state.get("vec_env") is not None:
         problems = ["its experience came from elsewhere: new episodes begin"]
+    elif state.get("stage"):
+        problems = [BEGINS_STAGE]
     else:
         problems = _restore_chains(base, state, may_call=may_call)
     for layer, values in zip(wrappers, state["wrappers"], strict=True):

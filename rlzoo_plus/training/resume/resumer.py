@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import changed_values, describe_changes
+from rlzoo_plus.config.curriculum import stage_in
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.training.resume.log_rows import CutRows, rewind_logs
@@ -24,16 +25,22 @@ class Resumer:
     Attributes:
         is_new: Whether there is no checkpoint.
         step: Environment steps taken before, 0 for a new run.
+        stage: Of the curriculum.
         ended: Why training had ended already, if the run was killed after its last step.
     """
 
-    def __init__(self, config: RunConfig, run_dir: RunDir) -> None:
+    def __init__(self, config: RunConfig, run_dir: RunDir, *, goes_on: bool = False) -> None:
         """Read the checkpoint, and truncate the logs to its step; nothing may write to them yet.
+
+        Args:
+            config: Of the run.
+            run_dir: Its directory.
+            goes_on: This process has written the checkpoint, for another stage of the curriculum.
 
         Raises:
             ConfigError: The checkpoint does not fit the run, or the seed was changed.
         """
-        self._has_begun = False
+        self._has_begun, self._goes_on = False, goes_on
         self._checkpoint = checkpoint = run_dir.checkpoints().load_newest()
         self.is_new = checkpoint is None
         self.step = 0 if checkpoint is None else checkpoint.step
@@ -48,6 +55,10 @@ class Resumer:
                 "config.yaml, or choose another run_dir."
             )
         is_as_long = about.get("n_timesteps") == config.n_timesteps
+        try:
+            self.stage = stage_in(about, config)
+        except ValueError as error:
+            raise self._misfit(error) from error
         self.ended: str | None = about.get("ended") if is_as_long else None
         self._cut_short: list[str] = []
         self._cut_rows: CutRows | None = None
@@ -84,7 +95,7 @@ class Resumer:
             return
         missing = [f"{name} was cut short: records are missing" for name in self._cut_short]
         try:
-            self._saving.snapshot.restore(self._agent, checkpoint, missing)
+            self._saving.snapshot.restore(self._agent, checkpoint, missing, goes_on=self._goes_on)
         except RunError:
             # The process of an environment ended, which says nothing about the checkpoint.
             raise
@@ -94,7 +105,8 @@ class Resumer:
             raise self._misfit(error) from error
         self._checkpoint = None
         self._saving.start_at(checkpoint)
-        log.info("resumes from step %s", f"{checkpoint.step:,}")
+        if not self._goes_on:
+            log.info("resumes from step %s", f"{checkpoint.step:,}")
 
     def _misfit(self, error: Exception) -> ConfigError:
         assert self._checkpoint is not None

@@ -86,6 +86,8 @@ class RunSnapshot:
         self.exactness = Exactness()
         self.callbacks: list[BaseCallback] = []  # all of the run, in their order
         self.written: Mapping[str, ChunkIndex] = {}  # chunks of the newest written checkpoint
+        self.stage: int | None = None  # of the curriculum
+        self.begins_stage = False  # whether the next snapshot is the first of its stage
         self.cut_rows: CutRows | None = None  # rows from before the last stop, to be logged again
         self._parts: dict[str, Any] = {}
         self._settings: dict[str, Any] = {}
@@ -137,6 +139,8 @@ class RunSnapshot:
             "exactness": asdict(self.exactness),
             "clock": {"training_s": self.training_time_s},
         }
+        if self.begins_stage:
+            state["envs"] = env_state.without_episodes(state["envs"])
         chunks = self._new_chunks(agent, env_state.take_past(state["envs"]))
         _flush(agent)
         about = {
@@ -149,6 +153,7 @@ class RunSnapshot:
             "logs": log_sizes(self.run_dir),
             "unsaved": self._unsaved(agent, replaced),
             "ended": ended,
+            **({} if self.stage is None else {"stage": self.stage}),
         }
         return Snapshot(agent.num_timesteps, state, about, chunks)
 
@@ -179,13 +184,21 @@ class RunSnapshot:
         self.written = chunks
         self._written_at = self._pending_at
 
-    def restore(self, agent: Any, checkpoint: Checkpoint, problems: Sequence[str] = ()) -> None:
+    def restore(
+        self,
+        agent: Any,
+        checkpoint: Checkpoint,
+        problems: Sequence[str] = (),
+        *,
+        goes_on: bool = False,
+    ) -> None:
         """Restore a freshly built run from a checkpoint, as exactly as possible.
 
         Args:
             agent: Built from the present configuration.
             checkpoint: Of this run.
             problems: What is known already not to be the same.
+            goes_on: The process that has written it goes on in another stage: no resume.
 
         Raises:
             Exception: The checkpoint is of another run, or forged; its parts can raise anything.
@@ -210,7 +223,8 @@ class RunSnapshot:
         reasons += [printable(reason) for reason in about.get("unsaved", [])]
         if self.evaluation is not None:
             reasons += self.evaluation.missing_best()
-        self.exactness.note_resume(checkpoint.step, reasons)
+        if reasons or not goes_on:
+            self.exactness.note_resume(checkpoint.step, reasons)
         self._compare_rows()
         # The lost steps may not come again, and with them the best policy.
         if self.evaluation is not None and reasons:
@@ -328,6 +342,7 @@ def restore_all(
     problems = env_state.restore_envs(agent.env, state["envs"], may_call=may_call)
     if problems:
         start_new_episodes(agent)
+        problems = [one for one in problems if one != env_state.BEGINS_STAGE]
     else:
         problems = env_state.forgotten(agent.env, state["envs"])
     # Last: restoring the environments may have drawn from the global generators.
