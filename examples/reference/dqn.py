@@ -34,11 +34,11 @@ class Settings:
     learning_starts: int = 1_000
     batch_size: int = 64
     # Every so many steps of the environment there are so many updates.
-    train_every: int = 256
-    gradient_steps: int = 128
+    train_every: int = 128
+    gradient_steps: int = 64
     # Every so many steps the target network becomes a copy of the network.
-    target_every: int = 10
-    learning_rate: float = 2.3e-3
+    target_every: int = 128
+    learning_rate: float = 1e-3
     gamma: float = 0.99
     # The share of random actions falls from the first to the last in this part of training.
     exploration_part: float = 0.16

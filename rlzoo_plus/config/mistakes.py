@@ -81,6 +81,8 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         prefix = "".join(f"{part}." for part in path[:-1])
         known = [prefix + name for name in _fields_at(path[:-1], data)]
+        if any(part.isdigit() for part in path):  # It is in a list, so no key by itself.
+            return unknown_name("configuration key", key, known, HELP)
         # A section that does not exist was made for the keys below it.
         inside = item["input"] if isinstance(item["input"], Mapping) else {}
         typed = f"{key}.{next(iter(inside))}" if len(inside) == 1 else key
@@ -134,6 +136,8 @@ def _keys_below(model: type[Section], prefix: str = "") -> Iterator[str]:
 def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:
     model: type[Section] = RunConfig
     for part in path:
+        if part.isdigit():
+            continue  # of a list of sections
         if part not in model.sections():
             return []
         model = model.sections()[part]

@@ -65,6 +65,7 @@ def test_without_a_curriculum_hashes_are_those_from_before():
         ("[{set: {env.kwargs.a: 3}}]", "until"),
         ("[{set: {env.kwargs.a: 3}, until: {success_rate: 2}}]", "less than or equal to 1"),
         ("[{set: {env.kwargs.a: 3}, until: {steps: 5}, fall_back: {steps: 3}}]", "fall back"),
+        ("[{set: {env.kwargs.a: 3}, untill: {steps: 5}}]", r"Did you mean 'curriculum.0.until'"),
         ("[{set: {}, until: {steps: 5}}]", "at least 1"),
     ],
 )
