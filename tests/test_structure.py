@@ -15,7 +15,7 @@ MOST_LOCAL_IMPORTS = 120
 ROOMS = {
     *("cloud", "control", "dashboard", "demonstrations", "deploy", "doctor", "drivers", "fast"),
     *("hub", "identify", "interpreters", "learner", "models", "policies", "sb3", "serving"),
-    *("suites", "testing", "tuning", "workers"),
+    *("suites", "teams", "testing", "tuning", "workers"),
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}

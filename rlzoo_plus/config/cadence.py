@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from rlzoo_plus.config.catalog import AlgorithmSpec, Family, get_algorithm
-from rlzoo_plus.config.curriculum import decides_by_evaluation
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
+from rlzoo_plus.config.stages import decides_by_evaluation
 from rlzoo_plus.errors import ConfigError
 
 # Evaluations of a run, and episodes of an evaluation that decides how something goes on.

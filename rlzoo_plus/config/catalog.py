@@ -252,7 +252,10 @@ POLICIES = Registry(
 VEC_ENVS = Registry(
     "vec_env",
     "vec_env",
-    dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
+    {
+        **dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
+        "pettingzoo": "rlzoo_plus.teams.pettingzoo_vec_env:PettingZooVecEnv",
+    },
     bases=[f"{_SB3}.vec_env.base_vec_env:VecEnv", "gymnasium.vector.vector_env:VectorEnv"],
 )
 CALLBACKS = Registry(

@@ -21,7 +21,7 @@ from rlzoo_plus.registry import Registry, import_user_module
 # Packages of environments that conf/env names, and the extra that brings each.
 EXTRAS = {
     **{"pybullet": "bullet", "pybullet_envs_gymnasium": "bullet"},
-    **{"panda_gym": "panda", "ale_py": "atari"},
+    **{"panda_gym": "panda", "ale_py": "atari", "pettingzoo": "pettingzoo", "mpe2": "pettingzoo"},
 }
 _SHIPPED_PACKAGES = (*EXTRAS, "robots")
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)

@@ -25,6 +25,7 @@ _KEPT = 100
 # What the last info of an episode may hold, and what its entries are logged under.
 _TOTALS = {
     "episode_terms": "reward",
+    "episode_returns": "return",
     "episode_violations": "violations",
     "episode_shield": "shield",
 }
@@ -130,7 +131,8 @@ def episode_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     Our robots report the sum of each reward term (`reward/<term>`), why the episode ended
     (`end/<reason>`, 1), how often limits were broken (`violations/<limit>`) and what a shield
     changed (`shield/<limit>`); any environment may, with `episode_terms`, `end_reason`,
-    `episode_violations` and `episode_shield` in its last info.
+    `episode_violations` and `episode_shield` in its last info; many agents have `return/<agent>`
+    and `return/team`, of `episode_returns`.
     """
     numbers: dict[str, float] = {}
     for key, prefix in _TOTALS.items():

@@ -77,7 +77,8 @@ def make_own_vec_env(
     for name in (f"{single}observation_space", f"{single}action_space"):
         if not isinstance(getattr(inner, name, None), gym.Space):
             raise ConfigError(f"vec_env={vec_env}: it has no {name}. Set it in its __init__().")
-    if inner.num_envs != n_envs:
+    # A world of several agents has a row for each.
+    if inner.num_envs != n_envs * getattr(inner, "agents_per_env", 1):
         raise ConfigError(
             f"vec_env={vec_env}: num_envs is {inner.num_envs}, and n_envs={n_envs} was asked for. "
             "Let it make as many as it is asked for, or set n_envs."
@@ -165,7 +166,7 @@ class OwnVecEnv(VecEnv):
         infos = [with_own_episode(dict(info)) for info in given_infos]
         self._returns += rewards
         self._lengths += 1
-        ended = dones & ~self._venv.idle if isinstance(self._venv, _Translated) else dones
+        ended = dones & ~getattr(self._venv, "idle", np.zeros(self.num_envs, bool))
         for rank in np.flatnonzero(ended).tolist():
             row = {"r": float(self._returns[rank]), "l": int(self._lengths[rank])}
             row["t"] = round(time.time() - self._t_start, 6)

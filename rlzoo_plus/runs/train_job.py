@@ -22,9 +22,9 @@ from rlzoo_plus.artifacts.provenance import collect_provenance
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
 from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable, printable_lines
-from rlzoo_plus.config.curriculum import config_of_stage
 from rlzoo_plus.config.own_code import import_packages, own_modules
 from rlzoo_plus.config.resolve import config_hash, validate_config
+from rlzoo_plus.config.stages import config_of_stage
 from rlzoo_plus.envs.engine import engine_version
 from rlzoo_plus.envs.environment_version import environment_version
 from rlzoo_plus.envs.seeding import SeedStreams

@@ -17,9 +17,9 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import EvaluationRecord, TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
-from rlzoo_plus.config.curriculum import config_of_stage
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.stages import config_of_stage
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.envs.single import scheduled

@@ -19,7 +19,7 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import changed_values, outcome_values
-from rlzoo_plus.config.curriculum import config_of_stage, stage_in
+from rlzoo_plus.config.stages import config_of_stage, stage_in
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.finite import require_finite
 from rlzoo_plus.envs.seeding import (

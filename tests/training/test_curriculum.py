@@ -11,8 +11,8 @@ from rlzoo_plus.analysis.curves import curves_figure
 from rlzoo_plus.analysis.index import read_run
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.config.curriculum import config_of_stage, stage_in
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.stages import config_of_stage, stage_in
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.training.callbacks.curriculum_callback import CurriculumCallback
 

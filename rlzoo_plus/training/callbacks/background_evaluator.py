@@ -26,9 +26,9 @@ from stable_baselines3.common.utils import get_device
 from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.agents.policy import Policy, load_weights, weights_of
 from rlzoo_plus.config.catalog import Family, get_algorithm
-from rlzoo_plus.config.curriculum import decides_by_evaluation
 from rlzoo_plus.config.own_code import own_code, packages_of
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.stages import decides_by_evaluation
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.envs.seeding import (

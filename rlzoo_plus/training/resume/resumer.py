@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import changed_values, describe_changes
-from rlzoo_plus.config.curriculum import stage_in
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.stages import stage_in
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.training.resume.log_rows import CutRows, rewind_logs
 

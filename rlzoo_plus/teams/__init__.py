@@ -1,0 +1,1 @@
+"""Many agents in one world, which share a policy."""

@@ -1,0 +1,341 @@
+"""Worlds of PettingZoo as vectorised environments: each agent of each world is a row.
+
+All agents share one policy (parameter sharing). A row whose agent is not in the world (it has left,
+or is not there yet) sees zeros and earns nothing until the world begins again; the rows of a world
+begin again together.
+
+The state of a world is the seed of its episode and the actions since then: they are played again.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
+
+from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.registry import where_raised
+
+if find_spec("pettingzoo") is None:
+    raise ConfigError("vec_env=pettingzoo needs PettingZoo: pip install 'rlzoo-plus[pettingzoo]'.")
+from pettingzoo import make, parallel_registry
+from pettingzoo.utils import conversions
+
+# Names of what makes the worlds of a module, as PettingZoo has them.
+_MAKERS = ("parallel_env", "env")
+
+
+class PettingZooVecEnv(VecEnv):
+    """Worlds of one kind, whose agents all have the same spaces.
+
+    Attributes:
+        agents: Names of the agents of a world; row k is agent k % len(agents) of its world.
+        agents_per_env: How many.
+        idle: Rows whose agent was not in its world in the last step, shape (num_envs,).
+    """
+
+    def __init__(
+        self, env: EnvConfig, n_envs: int, seed: int, render_mode: str | None = None
+    ) -> None:
+        """Make `n_envs` worlds of `env.id` with `env.kwargs`.
+
+        Raises:
+            ConfigError: There is no such world, or its agents differ.
+        """
+        mode = {} if render_mode is None else {"render_mode": render_mode}
+        self.render_mode, self.limit = render_mode, env.time_limit
+        make = _maker_of(env.id)
+        self.worlds = [_World(make(**{**env.kwargs, **mode})) for _ in range(n_envs)]
+        first = self.worlds[0].inner
+        self.metadata = dict(getattr(first, "metadata", {}))
+        self.agents = list(first.possible_agents)
+        self.agents_per_env = len(self.agents)
+        space = _shared_space(env.id, self.agents, first.observation_space, "observation")
+        action = _shared_space(env.id, self.agents, first.action_space, "action")
+        super().__init__(n_envs * len(self.agents), space, action)
+        self.idle = np.zeros(self.num_envs, bool)
+        self._actions: Any = None
+        self._zeros = _zeros(space)
+        self.seed(seed)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Decide by a number how the next episodes begin."""
+        self._seed, self._n_begun = 0 if seed is None else seed, 0
+        return [seed] * self.num_envs
+
+    def reset(self) -> VecEnvObs:
+        """Begin an episode in every world."""
+        rows: list[Any] = []
+        for world in self.worlds:
+            rows += self._begin(world)
+        self.idle[:] = [world.is_idle(agent) for world in self.worlds for agent in self.agents]
+        return self._stacked(rows)
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Take the actions of all rows."""
+        self._actions = np.array(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Act in every world, and begin again where all agents are done."""
+        seen: list[Any] = []
+        rewards, dones = np.zeros(self.num_envs, np.float64), np.zeros(self.num_envs, bool)
+        infos: list[dict[str, Any]] = []
+        for number, world in enumerate(self.worlds):
+            first = number * len(self.agents)
+            rows = slice(first, first + len(self.agents))
+            self.idle[rows] = [world.is_idle(agent) for agent in self.agents]
+            step = world.step(dict(zip(self.agents, self._actions[rows], strict=True)))
+            cut = self.limit is not None and world.n_steps >= self.limit
+            found = [self._row(world, step, agent, cut=cut) for agent in self.agents]
+            rewards[rows] = [row[1] for row in found]
+            dones[rows] = [row[2] for row in found]
+            infos += [row[3] for row in found]
+            if cut or not world.inner.agents:
+                for agent, info in zip(self.agents, infos[rows], strict=True):
+                    info["episode_returns"] = world.numbers(agent)
+                seen += self._begin(world)
+            else:
+                seen += [row[0] for row in found]
+        return self._stacked(seen), rewards, dones, infos
+
+    def _row(self, world: _World, step: _Step, agent: str, *, cut: bool) -> tuple[Any, ...]:
+        """Return what an agent sees, its reward, whether its episode is over, and its info."""
+        if agent not in step.rewards:
+            # Over at each step, so that what it learns from leads nowhere.
+            return self._zeros, 0.0, True, {"terminal_observation": self._zeros}
+        observation = step.observations[agent]
+        terminated = bool(step.terminations.get(agent))
+        truncated = bool(step.truncations.get(agent)) or cut
+        info = dict(step.infos.get(agent, {}))
+        if not (terminated or truncated):
+            return observation, float(step.rewards[agent]), False, info
+        info |= {
+            "terminal_observation": observation,
+            "TimeLimit.truncated": truncated and not terminated,
+            "episode_returns": world.numbers(agent),
+        }
+        return self._zeros, float(step.rewards[agent]), True, info
+
+    def _begin(self, world: _World) -> list[Any]:
+        """Begin an episode in a world; return what its agents see."""
+        drawn = np.random.SeedSequence([self._seed, self._n_begun]).generate_state(1)
+        self._n_begun += 1
+        observations = world.begin(int(drawn[0] >> 1), self.agents)
+        return [observations.get(agent, self._zeros) for agent in self.agents]
+
+    def _stacked(self, rows: Sequence[Any]) -> VecEnvObs:
+        space = self.observation_space
+        if isinstance(space, spaces.Dict):
+            return {
+                key: np.stack([row[key] for row in rows]).astype(part.dtype)
+                for key, part in space.spaces.items()
+            }
+        return np.stack(rows).astype(space.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how each world got to where it is."""
+        return {
+            "seed": self._seed,
+            "begun": self._n_begun,
+            "idle": self.idle.copy(),
+            "worlds": [world.state(self.action_space) for world in self.worlds],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Play each world again.
+
+        Raises:
+            ValueError: A world comes out otherwise.
+        """
+        if len(state["worlds"]) != len(self.worlds):
+            raise ValueError(f"it has {len(state['worlds'])} worlds, not {len(self.worlds)}")
+        self._seed, self._n_begun = int(state["seed"]), int(state["begun"])
+        self.idle[:] = state["idle"]
+        for world, saved in zip(self.worlds, state["worlds"], strict=True):
+            world.play_again(saved, self.agents)
+
+    def close(self) -> None:
+        """Close the worlds."""
+        for world in self.worlds:
+            world.inner.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Return an attribute of the world of each row."""
+        return [getattr(self._world_of(rank), attr_name) for rank in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Set an attribute of the world of each row."""
+        for rank in self._get_indices(indices):
+            setattr(self._world_of(rank), attr_name, value)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        """Call a method of the world of each row."""
+        return [
+            getattr(self._world_of(rank), method_name)(*args, **kwargs)
+            for rank in self._get_indices(indices)
+        ]
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """Return False: there are no wrappers of single agents."""
+        return [False for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """Return an image of the world of each row."""
+        frames = [world.inner.render() for world in self.worlds]
+        return [frame for frame in frames for _ in self.agents]
+
+    def _world_of(self, rank: int) -> Any:
+        return self.worlds[rank // len(self.agents)].inner
+
+
+class _Step:
+    """What a step of a world gave, by agent."""
+
+    def __init__(self, given: Any) -> None:
+        self.observations, self.rewards, self.terminations, self.truncations, self.infos = given
+
+
+class _World:
+    """A world of PettingZoo's parallel API, and how it got to where it is."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.seed, self.team_return = 0, 0.0
+        self.returns: dict[str, float] = {}
+        self._taken: list[dict[str, Any]] = []
+        self._seen: Any = None
+
+    @property
+    def n_steps(self) -> int:
+        """Steps since the episode began."""
+        return len(self._taken)
+
+    def is_idle(self, agent: str) -> bool:
+        """Return whether an agent is not in the world now."""
+        return agent not in self.inner.agents
+
+    def numbers(self, agent: Any) -> dict[str, float]:
+        """Return what an agent, and all together, have earned in the episode."""
+        return {"team": self.team_return, str(agent): self.returns[agent]}
+
+    def begin(self, seed: int, agents: Sequence[str]) -> Mapping[str, Any]:
+        """Begin an episode."""
+        self.seed, self.team_return = seed, 0.0
+        self.returns, self._taken = dict.fromkeys(agents, 0.0), []
+        self._seen, _ = self.inner.reset(seed=seed)
+        seen: Mapping[str, Any] = self._seen
+        return seen
+
+    def step(self, actions: Mapping[str, Any]) -> _Step:
+        """Act with the actions of the agents that are there."""
+        taken = {agent: actions[agent] for agent in self.inner.agents}
+        step = _Step(self.inner.step(taken))
+        self._taken.append(taken)
+        self._seen = step.observations
+        for agent, reward in step.rewards.items():
+            self.returns[agent] += float(reward)
+            self.team_return += float(reward)
+        return step
+
+    def state(self, action_space: spaces.Space[Any]) -> dict[str, Any]:
+        """Return the seed, all actions since, and what the agents saw last."""
+        shape, agents = action_space.shape or (), list(self.returns)  # in their order
+        actions = np.zeros((self.n_steps, len(agents), *shape), action_space.dtype)
+        there = np.zeros((self.n_steps, len(agents)), bool)
+        for at, taken in enumerate(self._taken):
+            for rank, agent in enumerate(agents):
+                if agent in taken:
+                    actions[at, rank], there[at, rank] = taken[agent], True
+        seen = [self._seen.get(agent) for agent in agents]
+        return {"seed": self.seed, "actions": actions, "there": there, "seen": seen}
+
+    def play_again(self, state: Mapping[str, Any], agents: Sequence[str]) -> None:
+        """Come to where another world was.
+
+        Raises:
+            ValueError: It comes out otherwise.
+        """
+        self.begin(int(state["seed"]), agents)
+        for actions, there in zip(state["actions"], state["there"], strict=True):
+            now = {agent for agent, is_there in zip(agents, there, strict=True) if is_there}
+            if now != set(self.inner.agents):
+                raise ValueError("an episode that is played again has other agents")
+            self.step(dict(zip(agents, actions, strict=True)))
+        if not _is_same([self._seen.get(agent) for agent in agents], state["seen"]):
+            raise ValueError("an episode that is played again comes out otherwise")
+
+
+def _maker_of(env_id: str) -> Any:
+    """Return what makes worlds: of a registered id, a module, or a function or class in one."""
+    try:
+        if env_id in parallel_registry:
+            return lambda **kwargs: make("parallel", env_id, **kwargs)
+        if "/" in env_id:
+            raise ConfigError(unknown_name("env.id", env_id, sorted(parallel_registry)))
+        found = _imported(env_id)
+        parallel, turns = (getattr(found, name, None) for name in _MAKERS)
+        if parallel is not None:
+            return parallel
+        if callable(found):
+            return found
+        if turns is not None:
+            return lambda **kwargs: conversions.aec_to_parallel(turns(**kwargs))
+    except ConfigError:
+        raise
+    # What is imported can raise anything.
+    except Exception as error:
+        raise ConfigError(f"env.id={env_id} cannot be made: {where_raised(error)}.") from error
+    raise ConfigError(
+        f"env.id={env_id} makes no worlds. Name a registered id, such as sisl/pursuit-v5, a module "
+        "with parallel_env, or a function or class of your own: my_module.my_world."
+    )
+
+
+def _imported(name: str) -> Any:
+    """Return a module, or what is in one."""
+    module, _, inner = name.replace(":", ".").rpartition(".")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not module or error.name != name:
+            raise
+    return getattr(importlib.import_module(module), inner)
+
+
+def _shared_space(
+    env_id: str, agents: Sequence[str], space_of: Any, kind: str
+) -> spaces.Space[Any]:
+    found = {agent: space_of(agent) for agent in agents}
+    first: spaces.Space[Any] = found[agents[0]]
+    other = next((agent for agent in agents if found[agent] != first), None)
+    if other is not None:
+        raise ConfigError(
+            f"env.id={env_id}: {agents[0]} has the {kind} space {first}, and {other} "
+            f"{found[other]}. Agents that share a policy need the same: pad them, with SuperSuit "
+            "for instance."
+        )
+    return first
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether nested observations are equal, NaN included."""
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if one is None or other is None:
+        return one is other
+    left, right = np.asarray(one), np.asarray(other)
+    return np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+
+
+def _zeros(space: spaces.Space[Any]) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _zeros(part) for key, part in space.spaces.items()}
+    return np.zeros(space.shape or (), space.dtype)
