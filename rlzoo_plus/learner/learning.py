@@ -67,7 +67,7 @@ def check(config: RunConfig) -> None:
         ("curriculum", "..." if config.curriculum else [], []),
     ):
         if value != only:
-            shown = "null" if only is None else only
+            shown: Any = "null" if only is None else only
             raise ConfigError(f"{key}={value} does not work with --learn. Set {key}={shown}.")
 
 

@@ -27,6 +27,7 @@ class Overrides(TypedDict, total=False):
     vec_env: Any
     normalize: bool | Mapping[str, Any] | None
     cost: Mapping[str, Any] | None
+    curriculum: Sequence[Mapping[str, Any]]
     data: str | Mapping[str, Any]
     device: str
     num_threads: int | str

@@ -91,31 +91,42 @@ class ExpManager:
             threads = self._set_up_process()
             player = _Player(self, stack, threads)
             resumer = Resumer(config, self.run_dir)
-            while (result := self._train_in_stage(player, resumer, tracker)) is None:
-                resumer = Resumer(config, self.run_dir, goes_on=True)
+            result: TrainResult | None = None
+            while result is None:
+                with contextlib.ExitStack() as of_stage:
+                    begun = self._begin_stage(of_stage, player, resumer, tracker)
+                    if isinstance(begun, TrainResult):
+                        result = begun
+                    else:
+                        result = self._learn(*begun, resumer)
+                if result is None:
+                    resumer = Resumer(config, self.run_dir, goes_on=True)
         self._finish(result, tracker)
         return result
 
-    def _train_in_stage(
-        self, player: _Player, resumer: Resumer, tracker: Tracker | None
-    ) -> TrainResult | None:
-        """Train in the environments of one stage of the curriculum; None if another one follows."""
+    def _begin_stage(
+        self,
+        stack: contextlib.ExitStack,
+        player: _Player,
+        resumer: Resumer,
+        tracker: Tracker | None,
+    ) -> tuple[BaseAlgorithm, RunCallbacks] | TrainResult:
+        """Make environments of a stage of the curriculum, and an agent; a result if stopped."""
         config = self.config
-        with contextlib.ExitStack() as stack:
-            try:
-                with self._stop.at_once():
-                    player.begin()
-                    train_env = self._make_train_env(resumer.stage)
-                    stack.callback(train_env.close)
-                    player.complete()
-            except StopTraining as stop:
-                reason = f"{stop.reason} while the environments were started"
-                hashed = config_hash(config)
-                return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
-            agent = make_agent(config, train_env, self.seeds.agent)
-            callbacks = self._attach(stack, agent, player.made, resumer, tracker)
-            with profiled(config, self.run_dir.path / "profile", agent):
-                return self._learn(agent, callbacks, resumer)
+        try:
+            with self._stop.at_once():
+                player.begin()
+                train_env = self._make_train_env(resumer.stage)
+                stack.callback(train_env.close)
+                player.complete()
+        except StopTraining as stop:
+            reason = f"{stop.reason} while the environments were started"
+            hashed = config_hash(config)
+            return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
+        agent: BaseAlgorithm = make_agent(config, train_env, self.seeds.agent)
+        callbacks = self._attach(stack, agent, player.made, resumer, tracker)
+        stack.enter_context(profiled(config, self.run_dir.path / "profile", agent))
+        return agent, callbacks
 
     @contextlib.contextmanager
     def _failure_recorded(self, tracker: Tracker | None) -> Iterator[None]:
