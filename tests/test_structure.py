@@ -14,8 +14,8 @@ MOST_LOCAL_IMPORTS = 120
 # What a run on this machine needs not; verbs and tables of names alone lead there.
 ROOMS = {
     *("cloud", "control", "dashboard", "demonstrations", "deploy", "doctor", "drivers", "fast"),
-    *("hub", "identify", "interpreters", "learner", "models", "policies", "sb3", "serving"),
-    *("suites", "teams", "testing", "tuning", "workers"),
+    *("hub", "identify", "interpreters", "learner", "models", "policies", "ranks", "sb3"),
+    *("serving", "suites", "teams", "testing", "tuning", "workers"),
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus import accelerators
@@ -12,6 +13,7 @@ from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
     OPTIMIZERS,
+    RANKS,
     AlgorithmSpec,
 )
 
@@ -27,8 +29,9 @@ _FOLLOWING = re.compile(r"\w_target\.")
 
 
 def mixins(config: RunConfig) -> list[type]:
-    """Return what an algorithm's class gets so that its agents can be made faster."""
-    return accelerators.mixins(config)
+    """Return what an algorithm's class gets: updates with other processes, and faster ones."""
+    joint = [import_module(RANKS).JointUpdates] if config.distributed > 1 else []
+    return [*joint, *accelerators.mixins(config)]
 
 
 def policy_class(

@@ -305,6 +305,8 @@ TRACKERS = Registry(
 )
 # What gives an agent the demonstrations of `data`; imported where a run has some.
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
+# What starts the other processes of a run with `distributed`; imported for such a run alone.
+RANKS = "rlzoo_plus.ranks.rank_zero"
 REGISTRIES = (
     *(ALGORITHMS, ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES, ACTION_NOISES),
     *(REPLAY_BUFFERS, WRAPPERS, VEC_ENVS, CALLBACKS, METRICS, LAUNCHERS, TRACKERS),

@@ -46,6 +46,7 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
+from rlzoo_plus.config.shares import distributed_mistakes
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 from rlzoo_plus.given import is_given
 
@@ -107,6 +108,8 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     with mistakes.kept():
         _check_names(config)
     for text in (*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)):
+        mistakes.add(text)
+    for text in distributed_mistakes(config, spec):
         mistakes.add(text)
     mistakes.tell()
     warnings += _check_length(config, spec)

@@ -25,6 +25,7 @@ from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, Algorithm
 from rlzoo_plus.config.curriculum import StageConfig
 from rlzoo_plus.config.section import (
     MOST_EPISODES,
+    MOST_RANKS,
     MOST_THREADS,
     MOST_WARMUP_RESETS,
     Count,
@@ -373,6 +374,7 @@ class RunConfig(Section):
     n_timesteps: Count
     seed: NonNegative
     n_envs: EnvCount
+    distributed: Annotated[Count, Field(le=MOST_RANKS)] = 1
     vec_env: Line
     normalize: NormalizeConfig | None
     cost: CostConfig | None = None

@@ -40,6 +40,8 @@ MOST_WARMUP_RESETS = 100
 MOST_EPISODES = 100_000
 # torch fails with many thousands.
 MOST_THREADS = 1024
+# On one machine.
+MOST_RANKS = 256
 # Seeds of environments count up from the first; so many are reserved.
 MOST_ENVS = 100_000
 

@@ -8,6 +8,7 @@ from typing import Any
 # The keys that came later, with the value that changes nothing.
 _UNUSED: dict[str, Any] = {
     **{"freeze": [], "store": None, "cost": None, "record_updates": True, "curriculum": []},
+    "distributed": 1,
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }
 _UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1}

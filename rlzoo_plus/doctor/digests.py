@@ -48,6 +48,8 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
         "pending log values": agent["logger"],
         "callbacks": state["callbacks"],
     }
+    if "ranks" in state:
+        parts["other ranks"] = state["ranks"]
     if state["buffer"] is not None:
         parts["replay buffer"] = [state["buffer"], rows]
     parts |= _records(run_dir)

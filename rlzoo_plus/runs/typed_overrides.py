@@ -28,6 +28,7 @@ class Overrides(TypedDict, total=False):
     normalize: bool | Mapping[str, Any] | None
     cost: Mapping[str, Any] | None
     curriculum: Sequence[Mapping[str, Any]]
+    distributed: int
     data: str | Mapping[str, Any]
     device: str
     num_threads: int | str

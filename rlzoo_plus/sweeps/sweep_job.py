@@ -17,6 +17,7 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.resolve import config_hash, infra_of, load_stored
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.shares import share_of
 from rlzoo_plus.errors import ConfigError
 
 # Their jobs run on this machine; what another machine has is not known here.
@@ -119,7 +120,8 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
 def busy_cores(config: RunConfig) -> int:
     """Return the number of cores that a job of a sweep keeps busy."""
     threads = 1 if config.num_threads == "auto" else int(config.num_threads)
-    return max(threads, config.n_envs if config.vec_env == "subproc" else 1)
+    own = max(threads, share_of(config).n_envs if config.vec_env == "subproc" else 1)
+    return own * config.distributed
 
 
 def placed_again(jobs: list[SweepJob], overrides: Sequence[str], *, trust: bool) -> list[SweepJob]:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import EvaluationRecord, TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
+from rlzoo_plus.config.catalog import RANKS
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.stages import config_of_stage
@@ -74,6 +76,8 @@ class ExpManager:
         self.config = scheduled(self.config)
         self._stop = self.stop or StopRequest()
         self.seeds = SeedStreams.of(self.config)
+        self._share = self.config  # what this process builds
+        self._ranks: Any = None  # the other processes of a training of several
 
     def train(self) -> TrainResult:
         """Train, evaluate and save the policy.
@@ -116,6 +120,11 @@ class ExpManager:
         try:
             with self._stop.at_once():
                 player.begin()
+                if config.distributed > 1 and self._ranks is None:
+                    # A curriculum is refused: there is one stage.
+                    ranks = import_module(RANKS).start(config, self.run_dir)
+                    self._ranks = stack.enter_context(ranks)
+                    self._share = self._ranks.share
                 train_env = self._make_train_env(resumer.stage)
                 stack.callback(train_env.close)
                 player.complete()
@@ -123,7 +132,7 @@ class ExpManager:
             reason = f"{stop.reason} while the environments were started"
             hashed = config_hash(config)
             return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
-        agent: BaseAlgorithm = make_agent(config, train_env, self.seeds.agent)
+        agent: BaseAlgorithm = make_agent(self._share, train_env, self.seeds.agent)
         callbacks = self._attach(stack, agent, player.made, resumer, tracker)
         stack.enter_context(profiled(config, self.run_dir.path / "profile", agent))
         return agent, callbacks
@@ -173,6 +182,8 @@ class ExpManager:
         if agent.device.type != "cpu":
             log.info("exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it")
         agent.env.seed(self.seeds.train)
+        if self._ranks is not None:
+            self._ranks.attach(agent)
         agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
         callbacks = make_callbacks(
             self.config, self.run_dir, player, self._stop, self.progress, resumer.stage
@@ -189,7 +200,7 @@ class ExpManager:
         return callbacks
 
     def _make_train_env(self, stage: int) -> VecEnv:
-        config = config_of_stage(self.config, stage)
+        config = config_of_stage(self._share, stage)
         return make_train_env(config, self.seeds.train, self.run_dir.monitor)
 
     def _learn(
@@ -310,7 +321,8 @@ class _Player:
     """What plays the evaluations of a run, in all stages of its curriculum; the stack closes it."""
 
     def __init__(self, manager: ExpManager, stack: contextlib.ExitStack, threads: int) -> None:
-        self._config, self._stack, self._threads = manager.config, stack, threads
+        self._config, self._stack = manager.config, stack
+        self._threads = threads * manager.config.distributed
         self._decides = manager.on_evaluation is not None
         self._has_begun = False
         self.made: VecEnv | BackgroundEvaluator | None = None

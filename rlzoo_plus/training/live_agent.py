@@ -19,6 +19,7 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import changed_values, outcome_values
+from rlzoo_plus.config.shares import share_of
 from rlzoo_plus.config.stages import config_of_stage, stage_in
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.finite import require_finite
@@ -66,7 +67,8 @@ class LiveAgent:
         Raises:
             ConfigError: It cannot be built, or the checkpoint does not fit.
         """
-        self.config = config = scheduled(config)
+        # Of a run of several processes it is the first one's.
+        self.config = config = share_of(scheduled(config))
         self._stage = stage_in({} if checkpoint is None else checkpoint.about, config)
         self._generators: tuple[Any, ...] | None = None
         with self._as_in_training(), contextlib.ExitStack() as stack:

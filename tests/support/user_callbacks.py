@@ -1,5 +1,6 @@
 """Callbacks as users write them: a curriculum, and hands on the model."""
 
+import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 
@@ -102,3 +103,21 @@ class Asks(BaseCallback):
     def _on_step(self):
         self.training_env.env_method("get_stage")
         return True
+
+
+class MovesWeights(BaseCallback):
+    """Changes weights, after each rollout."""
+
+    def _on_step(self):
+        return True
+
+    def _on_rollout_end(self):
+        with torch.no_grad():
+            next(self.model.policy.parameters()).add_(0.01)
+
+
+class EndsEarly(BaseCallback):
+    """Ends the training at its fifth step."""
+
+    def _on_step(self):
+        return self.n_calls < 5

@@ -27,7 +27,7 @@ _NUMERIC_CODE = (
     *(_OURS / name for name in ("analysis/statistics.py", "config/schedules.py")),
     _OURS.parent / "robots",
 )
-_OPTIONAL_CODE = _OURS / "fast"
+_OPTIONAL_CODE = (_OURS / "fast", _OURS / "ranks")
 _NUMERIC_SUFFIXES = (".py", ".urdf", ".xml", ".obj", ".stl")
 # Two runs can differ in these and still give the same numbers.
 _WITHOUT_EFFECT = ("hydra-core", "omegaconf", "pydantic")
@@ -111,7 +111,7 @@ def _hash_of_our_code() -> str:
     assert all(place.exists() for place in _NUMERIC_CODE), "a file of it was renamed"
     places = [
         place.rglob("*") if place.is_dir() else [place]
-        for place in (*_NUMERIC_CODE, _OPTIONAL_CODE)
+        for place in (*_NUMERIC_CODE, *_OPTIONAL_CODE)
     ]
     files = sorted(file for place in places for file in place)
     return hash_all(file for file in files if file.suffix in _NUMERIC_SUFFIXES)[:12]

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import changed_values, describe_changes
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.stages import stage_in
@@ -38,7 +38,8 @@ class Resumer:
             goes_on: This process has written the checkpoint, for another stage of the curriculum.
 
         Raises:
-            ConfigError: The checkpoint does not fit the run, or the seed was changed.
+            ConfigError: The checkpoint does not fit the run, or was begun with another seed or
+                number of processes.
         """
         self._has_begun, self._goes_on = False, goes_on
         self._checkpoint = checkpoint = run_dir.checkpoints().load_newest()
@@ -46,14 +47,16 @@ class Resumer:
         self.step = 0 if checkpoint is None else checkpoint.step
         about = {"logs": {}} if checkpoint is None else checkpoint.about
         self._changes = {} if checkpoint is None else changed_values(about, config)
-        if "seed" in self._changes:
-            # It would have no effect: the random generators are restored.
-            old, new = self._changes["seed"]
-            raise ConfigError(
-                f"seed={new}: the run in {run_dir.path} was begun with seed={printable(old)}, and "
-                f"continues its random numbers. Write seed: {printable(old)} back into its "
-                "config.yaml, or choose another run_dir."
-            )
+        # They would have no effect: the random generators are restored, those of each process.
+        for key in ("seed", "distributed"):
+            if key in self._changes:
+                # One process is not written down.
+                old = self._changes[key][0] if isinstance(self._changes[key][0], int) else 1
+                raise ConfigError(
+                    f"{key}={getattr(config, key)}: the run in {run_dir.path} was begun with "
+                    f"{key}={old}, and continues its random numbers. Write {key}: {old} back into "
+                    "its config.yaml, or choose another run_dir."
+                )
         is_as_long = about.get("n_timesteps") == config.n_timesteps
         try:
             self.stage = stage_in(about, config)

@@ -141,6 +141,8 @@ class RunSnapshot:
         }
         if self.begins_stage:
             state["envs"] = env_state.without_episodes(state["envs"])
+        if (ranks := getattr(agent, "ranks", None)) is not None:
+            state["ranks"] = ranks.states()
         chunks = self._new_chunks(agent, env_state.take_past(state["envs"]))
         _flush(agent)
         about = {
@@ -207,6 +209,8 @@ class RunSnapshot:
         changes = changed_values(about, self.config)
         restored = restore_all(agent, checkpoint, changes, self.config, self.callbacks)
         effects, self._pending_at = restored
+        if (ranks := getattr(agent, "ranks", None)) is not None:
+            effects += ranks.restore(state.get("ranks"))
         if agent.num_timesteps != checkpoint.step:
             raise ValueError(f"its agent has taken {agent.num_timesteps} steps")
         self.has_written(checkpoint.chunks)

@@ -1,0 +1,69 @@
+"""Rules of a training by several processes, and the share of its configuration that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlzoo_plus.config.catalog import AlgorithmSpec
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.given import names_in
+
+JOINT = ("ppo", "a2c", "trpo")
+
+
+def share_of(config: RunConfig) -> RunConfig:
+    """Return what one process of a run builds: its share of environments and of each minibatch.
+
+    `n_envs` and `batch_size` of a run are those of all its processes together.
+    """
+    size = config.distributed
+    if size == 1:
+        return config
+    values = dict(config.algo.hyperparams)
+    if values.get("batch_size"):
+        values["batch_size"] //= size
+    algo = config.algo.model_copy(update={"hyperparams": values})
+    return config.model_copy(update={"n_envs": config.n_envs // size, "algo": algo})
+
+
+def distributed_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what does not work in a training by several processes."""
+    size = config.distributed
+    if size == 1:
+        return
+    where = f"distributed={size}"
+    if spec.name not in JOINT:
+        yield (
+            f"{where}: {spec.name} is trained by one process. Use algo=ppo, a2c or trpo, or leave "
+            "distributed out."
+        )
+        return
+    counts = {"n_envs": config.n_envs}
+    if batch_size := config.algo.hyperparams.get("batch_size"):
+        counts["algo.hyperparams.batch_size"] = batch_size
+    for key, count in counts.items():
+        if isinstance(count, int) and count % size:
+            yield (
+                f"{key}={count} is no multiple of {where}, and each process has the same share. "
+                f"Set it to {-(-count // size) * size}."
+            )
+    if config.curriculum:
+        yield f"curriculum with {where}: its stages are of one process. Leave one of them out."
+    if config.cost is not None:
+        yield f"cost with {where}: its price is learned by one process. Leave one of them out."
+    if config.fast:
+        yield (
+            f"fast={str(config.fast).lower()} with {where}: such updates cannot be averaged. Leave "
+            "one of them out."
+        )
+    if config.device == "mps" or ":" in config.device:
+        yield (
+            f"device={config.device} with {where}: each process takes a GPU of its own. Use "
+            "device=cuda or device=cpu."
+        )
+    for name in names_in(config.model_dump()):
+        yield (
+            f"{where}: {name.partition('.')[2]} is an object of this Python process, and others "
+            "import what they need. Define it at the top level of a module, or leave distributed "
+            "out."
+        )

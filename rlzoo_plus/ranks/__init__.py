@@ -1,0 +1,1 @@
+"""Data parallel training: several processes of this machine train one agent together."""
