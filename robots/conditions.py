@@ -329,11 +329,10 @@ def shielded_targets(conditions: Sequence[Conditions], targets: Floats, state: S
     columns = first.columns
     strengths = np.array([[one.motor_strength] for one in conditions])
     position, velocity = state.joint_position[..., columns], state.joint_velocity[..., columns]
-    head = targets[:, : len(columns)]
-    head, changes = first.shield.project(head, position, velocity, strengths)
+    targets, changes = first.shield.project_rows(targets, position, velocity, strengths)
     for index, one in enumerate(conditions):
         one.note({name: change[index] for name, change in changes.items()})
-    return np.concatenate([head, targets[:, len(columns) :]], axis=-1)
+    return targets
 
 
 def check_limits_of_worlds(

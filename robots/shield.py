@@ -1,7 +1,7 @@
 """A shield: changes commands as little as it must for limits to hold after the next step.
 
 It needs no physics engine: what it knows of a robot are the numbers of ``JointModel`` and of a
-``Chain``. Simulation, control loop and serving use it alike.
+``Chain``. Simulation, control loop and serving use it alike; ``shield_numbers`` writes it down.
 """
 
 from dataclasses import dataclass
@@ -109,11 +109,10 @@ class Shield:
         self.joints, self.step_s = joints, step_s
         self.max_action_rate, self.max_torque = max_action_rate, max_torque
         self._lower, self._upper = joints.lower + ROOM_AT_END, joints.upper - ROOM_AT_END
-        self._braking = braking
+        self.braking, self.max_velocity, self.workspace = braking, max_velocity, workspace
         self._velocity = max_velocity
         if max_velocity is not None:
             self._velocity = max_velocity - np.minimum(ROOM * max_velocity + ROOM, max_velocity / 2)
-        self._workspace = workspace
         top = joints.fastest if max_velocity is None else max_velocity
         self._most_slowing = top / (STOPPING_STEPS * step_s)
         is_set = {
@@ -156,6 +155,14 @@ class Shield:
         limited = clip(action, low, high)
         return limited, {"action_rate": _total(limited - action)}
 
+    def project_rows(
+        self, targets: Floats, position: Floats, velocity: Floats, strength: float | Floats = 1.0
+    ) -> tuple[Floats, Changes]:
+        """Do what ``project`` does with rows whose first n targets are those of its joints."""
+        n_joints = position.shape[-1]
+        head, changes = self.project(targets[..., :n_joints], position, velocity, strength)
+        return np.concatenate([head, targets[..., n_joints:]], axis=-1), changes
+
     def project(
         self, targets: Floats, position: Floats, velocity: Floats, strength: float | Floats = 1.0
     ) -> tuple[Floats, Changes]:
@@ -189,7 +196,7 @@ class Shield:
             bounds.append((-down, up))
             before, speed = speed, clip(speed, -down, up)
             changes[kind] = _total((speed - before) / rate)
-        if self._workspace is not None:
+        if self.workspace is not None:
             before = speed
             speed = self._along_walls(speed, position, velocity, force, bounds)
             changes["workspace"] = _total((speed - before) / rate)
@@ -206,7 +213,7 @@ class Shield:
         moving = np.stack([velocity, -velocity])
         if self._velocity is not None:
             found.append(("velocity", moving, self._velocity))
-        if self._braking:
+        if self.braking:
             ways = np.stack([self._upper - position, position - self._lower])
             found.append(("joint_position", moving, self._towards(ways, moving, force)))
         return found
@@ -253,8 +260,8 @@ class Shield:
         bounds: list[tuple[Floats, Floats]],
     ) -> Floats:
         """Return velocities within bounds that keep the end effector in its box."""
-        assert self._workspace is not None
-        chain, box = self._workspace
+        assert self.workspace is not None
+        chain, box = self.workspace
         end, ways = chain.reach(position)
         # How far each joint that leads to a wall still goes there when all stop from now on.
         stops = velocity * np.abs(velocity) / (2.0 * self._slowing(force))

@@ -162,7 +162,7 @@ def save_weights(
         },
         weights=weights,
         normalization=None if normalizer is None else normalizer.state(),
-        about={**about, "environment": environment_version(config.env)},
+        about={"environment": environment_version(config.env), **about},
     )
     try:
         save_bundle(path, bundle)

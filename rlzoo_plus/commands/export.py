@@ -63,8 +63,9 @@ def export(options: Namespace) -> int:
         raise ConfigError(
             f"--output {path} is a folder. Name a file: {path / names[options.format]}."
         )
-    name = "" if run.path is None else run.path.name
-    about = {"step": str(policy.step), "which": options.which, "run": name}
+    about = run.facts(options.which, policy)
+    if "other_environment" in about:
+        print(f"another environment than in training: {about['other_environment']}")
     try:
         if options.format == "c":
             return _told_c(c_export.export_c(policy, run.config, path, about), path)

@@ -40,6 +40,8 @@ def main(arguments: list[str]) -> int:
         "which it must wait (429)")  # fmt: skip
     add("--interval", type=positive(float), metavar="S", help="least seconds between decisions of "
         "a session; before, its last action is held")  # fmt: skip
+    add("--no-shield", action="store_true", help="decide without the shield of the environment: "
+        "something else keeps its limits")  # fmt: skip
     add("--shadow", metavar="RUN", help="a candidate that decides beside it, and never answers")
     add("--shadow-file", type=Path, metavar="FILE", default=Path("shadow.jsonl"),
         help="where they are compared (default: %(default)s)")  # fmt: skip
@@ -60,12 +62,14 @@ def main(arguments: list[str]) -> int:
     )
     # Before anything is exported.
     address.access()
-    source = policy_source.source_of(options.run, options.which, trust=options.trust)
+    allowed = policy_source.Allowed(options.trust, options.other_env)
+    source = policy_source.source_of(options.run, options.which, allowed)
     shadow = None
     if options.shadow is not None:
-        shadow = policy_source.source_of(options.shadow, trust=options.trust)
+        shadow = policy_source.source_of(options.shadow, None, allowed)
     plan = server_start.Plan(
         *(source, options.audit, options.audit_full, options.audit_queue, options.rate),
         *(options.interval or 0.0, shadow, options.shadow_file),
+        is_shielded=not options.no_shield,
     )
     return server_start.serve(plan, address, tell)

@@ -221,6 +221,7 @@ def _files(
         "no_commands_because": robot.without_commands,
         "joints": robot.joints,
         "safe_action": robot.safe_action,
+        **robot.shield,
         "trained_with": {
             **robot.trained_with,
             "frame_stack": config.env.frame_stack,

@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.deploy.drive_commands import Affine, NotAffineError, affine_commands
+from rlzoo_plus.deploy.shield_facts import shield_facts
 from rlzoo_plus.deploy.wrapper_layers import WrapperChain
 from rlzoo_plus.envs.batching import is_robot_of_ours
 from robots.drives import (
@@ -39,6 +40,7 @@ class RobotFacts:
     joints: dict[str, Any] = field(default_factory=dict)
     safe_action: str | None = None
     trained_with: dict[str, Any] = field(default_factory=dict)
+    shield: dict[str, Any] = field(default_factory=dict)  # As deploy.json has it
 
 
 def facts_of_robot(env: gym.Env | None, config: RunConfig, chain: WrapperChain) -> RobotFacts:
@@ -70,6 +72,7 @@ def facts_of_robot(env: gym.Env | None, config: RunConfig, chain: WrapperChain) 
         joints=_joints(bare.robot),
         safe_action="damp" if by_speed else "hold",
         trained_with={"latency_s": round(latency * step_s, 6), **conditions},
+        shield=shield_facts(bare, chain, conditions.get("max_action_rate")),
     )
 
 

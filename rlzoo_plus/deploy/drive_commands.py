@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from robots.drives import (
     CombinedDrive,
+    DeltaPositionDrive,
     Drive,
     JoinedDrive,
     MixedDrive,
@@ -32,7 +33,11 @@ class NotAffineError(Exception):
 
 @dataclass(frozen=True)
 class Affine:
-    """Commands: clip(centre + scale * clip(shares @ action, -1, 1), lower, upper)."""
+    """Commands: clip(centre + scale * clip(shares @ action, -1, 1), lower, upper).
+
+    Where `relative` is 1, the present position is added to the centre. A joint that is as fast as
+    `fastest` gets no torque that would make it faster.
+    """
 
     joints: list[JointInfo]
     kinds: list[str]  # Of the command of each joint: joint_position, joint_velocity, joint_torque
@@ -41,6 +46,8 @@ class Affine:
     centre: Floats
     lower: Floats
     upper: Floats
+    relative: Floats
+    fastest: Floats
 
     def signals(self) -> dict[str, dict[str, Any]]:
         """Return names, unit and limits of the commands, by their kind."""
@@ -49,7 +56,7 @@ class Affine:
             columns = [n for n, own in enumerate(self.kinds) if own == kind]
             joints = [self.joints[n] for n in columns]
             units = [JOINT_UNITS[kind][joint.slides] for joint in joints]
-            reach = np.abs(self.scale)
+            reach = np.where(self.relative > 0.0, np.inf, np.abs(self.scale))
             found[kind] = {
                 "names": [joint.name for joint in joints],
                 "unit": units[0] if len(set(units)) == 1 else ",".join(units),
@@ -59,23 +66,29 @@ class Affine:
         return found
 
 
-def affine_commands(drive: Drive) -> Affine:
+def affine_commands(drive: Drive, *, with_state: bool = False) -> Affine:
     """Return what a drive commands.
+
+    Args:
+        drive: The drive.
+        with_state: Also of a drive that depends on positions or velocities of its own joints.
 
     Raises:
         NotAffineError: It depends on more than the action.
     """
     kind, motors = type(drive), drive.motors
     zeros, fastest = np.zeros(len(motors.joints)), np.array(motors.fastest)
+    relative, stalls_at = zeros, zeros + np.inf
     if isinstance(drive, MixedDrive) and kind is MixedDrive:
-        return replace(affine_commands(drive.wrapped), shares=drive.shares.T)
+        return replace(affine_commands(drive.wrapped, with_state=with_state), shares=drive.shares.T)
     if isinstance(drive, JoinedDrive) and kind is JoinedDrive:
-        return _joined([affine_commands(part) for part in drive.drives])
+        return _joined([affine_commands(part, with_state=with_state) for part in drive.drives])
     kinds = ["joint_position"] * len(motors.joints)
     centre, lower, upper = motors.centre, motors.lower, motors.upper
     if kind is TorqueDrive:
-        if motors.max_velocity is not None:
+        if motors.max_velocity is not None and not with_state:
             raise NotAffineError("TorqueDrive with max_velocity depends on the joints' velocities")
+        stalls_at = fastest
         kinds = ["joint_torque"] * len(kinds)
         centre, lower, upper = zeros, zeros - np.inf, zeros + np.inf
     elif kind is VelocityDrive:
@@ -85,10 +98,13 @@ def affine_commands(drive: Drive) -> Affine:
         turning = set(drive.turning)
         kinds = ["joint_velocity" if n in turning else one for n, one in enumerate(kinds)]
         centre, lower, upper = drive.centre, drive.lower, drive.upper
+    elif kind is DeltaPositionDrive and with_state:
+        centre, relative = zeros, zeros + 1.0
     elif kind not in (PositionDrive, PdDrive):
         raise NotAffineError(f"{kind.__name__} depends on more than the action")
     own = np.eye(len(kinds))
-    return Affine(motors.joints, kinds, own, motors.scale, centre, lower, upper)
+    limits = (lower, upper, relative, stalls_at)
+    return Affine(motors.joints, kinds, own, motors.scale, centre, *limits)
 
 
 def _joined(parts: list[Affine]) -> Affine:
@@ -101,7 +117,7 @@ def _joined(parts: list[Affine]) -> Affine:
         row, column = row + height, column + width
     joints = [joint for part in parts for joint in part.joints]
     kinds = [kind for part in parts for kind in part.kinds]
-    names = ("scale", "centre", "lower", "upper")
+    names = ("scale", "centre", "lower", "upper", "relative", "fastest")
     rest = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
     return Affine(joints, kinds, shares, *rest)
 

@@ -56,8 +56,16 @@ def _stack(history: Sequence[AliasRecord]) -> list[int]:
     return stack
 
 
-def problems_of(store: ModelStore, name: str, versions: Sequence[int]) -> list[str]:
+def problems_of(
+    store: ModelStore, name: str, versions: Sequence[int], head: str | None = None
+) -> list[str]:
     """Check every byte of versions, and all records of aliases; return what is wrong, by file.
+
+    Args:
+        store: The registry.
+        name: The model.
+        versions: Which ones.
+        head: A hash that was noted of an alias's newest record, which must still be there.
 
     Raises:
         ConfigError: There is no such model.
@@ -78,10 +86,15 @@ def problems_of(store: ModelStore, name: str, versions: Sequence[int]) -> list[s
                 except (DamagedModelError, StoreError) as error:
                     found.append(f"version {number}: {error}")
                 path.unlink(missing_ok=True)
+    hashes = set()
     for alias in store.aliases(name):
         try:
-            for moved in store.history(name, alias)[-1:]:
+            history = store.history(name, alias)
+            hashes |= {record.previous for record in history} | {store.end_of(name, alias)[1]}
+            for moved in history[-1:]:
                 store.version(name, moved.version)
         except (DamagedModelError, ConfigError) as error:
             found.append(f"{alias}: {error}")
+    if head is not None and head not in hashes:
+        found.append(f"no alias has the record {head}: its end was cut off, or it was made anew")
     return [printable(text, 1000) for text in dict.fromkeys(found)]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from rlzoo_plus.artifacts.untrusted import one_line, parse_json, printable, read_plain_file
 from rlzoo_plus.errors import ConfigError, RunError, unknown_name
+from rlzoo_plus.models.alias_marks import AliasMark
 from rlzoo_plus.models.model_records import (
     FOLDER,
     LARGEST_RECORD_BYTES,
@@ -139,13 +140,21 @@ class ModelStore:
         return record
 
     def has_moved(self, record: AliasRecord, name: str) -> bool:
-        """Return whether an alias was moved since a record of it: one small request.
+        """Return whether an alias was moved since a record of it: two small requests.
 
         Raises:
-            StoreError: The request failed.
+            DamagedModelError: The record is gone, or another one.
+            StoreError: A request failed.
         """
-        path = f"{_of(name)}/aliases/{record.alias}/{file_of(record.number + 1)}"
-        return self.store.get(path, LARGEST_RECORD_BYTES) is not None
+        start = f"{_of(name)}/aliases/{record.alias}/"
+        path = start + file_of(record.number + 1)
+        if self.store.get(path, LARGEST_RECORD_BYTES) is not None:
+            return True
+        found = self._move(start, record.alias, record.number)
+        if found is None or found[0] != record:
+            where = f"{self.url}/{start}{file_of(record.number)}"
+            raise DamagedModelError(f"{where} is gone or changed, and was read before")
+        return False
 
     def history(self, name: str, alias: str) -> list[AliasRecord]:
         """Return all records of an alias, in order, after checking that none was changed.
@@ -154,7 +163,8 @@ class ModelStore:
             DamagedModelError: One was changed, or is missing.
         """
         start = f"{_of(name)}/aliases/{check_alias(alias)}/"
-        numbers, records, before = self._numbers(start), [], ""
+        mark, numbers = AliasMark(self.store, name, alias), self._numbers(start)
+        records, before = [], ""
         for expected, number in enumerate(numbers, start=1):
             found = self._move(start, alias, number)
             if number != expected or found is None:
@@ -168,7 +178,13 @@ class ModelStore:
                 )
             records.append(record)
             before = sha256
+        self._check_end(mark, len(records), before)
         return records
+
+    def end_of(self, name: str, alias: str) -> tuple[int, str]:
+        """Return number and hash of the newest record of an alias: to be noted elsewhere."""
+        record, sha256 = self._newest(name, alias)
+        return 0 if record is None else record.number, sha256
 
     def named(self, name: str) -> dict[str, AliasRecord]:
         """Return what each alias of a model names now."""
@@ -283,6 +299,8 @@ class ModelStore:
             )
             path = f"{_of(name)}/aliases/{alias}/{file_of(record.number)}"
             if self.store.put_if_absent(path, as_bytes(record)) is not None:
+                mark = AliasMark(self.store, name, alias)
+                mark.keep(record.number, _sha256(as_bytes(record)))
                 return record
         raise AssertionError
 
@@ -307,13 +325,21 @@ class ModelStore:
     def _newest(self, name: str, alias: str) -> tuple[AliasRecord | None, str]:
         """Return the newest record of an alias and its hash; None and no hash without any."""
         start = f"{_of(name)}/aliases/{check_alias(alias)}/"
-        numbers = self._numbers(start)
+        mark, numbers = AliasMark(self.store, name, alias), self._numbers(start)
         if not numbers:
+            self._check_end(mark, 0, "")
             return None, ""
         found = self._move(start, alias, numbers[-1])
         if found is None:
             raise StoreError(f"{self.url}/{start}: a record was removed while it was read")
+        self._check_end(mark, numbers[-1], found[1])
         return found
+
+    def _check_end(self, mark: AliasMark, number: int, sha256: str) -> None:
+        """Refuse a series whose end was cut off since this machine saw it; note a new end."""
+        if problem := mark.problem(number, sha256):
+            raise DamagedModelError(f"{self.url}/{problem}")
+        mark.keep(number, sha256)
 
     def _move(self, start: str, alias: str, number: int) -> tuple[AliasRecord, str] | None:
         found = self._read(start + file_of(number), AliasRecord, number)

@@ -92,17 +92,16 @@ def register(
         _copy_run(run, folder)
         step = _copy_policy(run, which, folder / "best")
         # From here on the copy acts: what is evaluated is what is registered.
-        copy = Run.open(folder, trust=run.is_trusted)
+        copy = Run.open(folder, trust=run.is_trusted, other_env=run.allows_other_env)
         say(f"playing {episodes} held-out episodes")
         evaluation = record_evaluation(copy, folder / EPISODES, episodes, hashed=True)
         if onnx:
             say("writing ONNX")
             _try(notes, "ONNX", lambda: copy.export("onnx", folder / "policy.onnx"))
-            about = {"step": str(step), "which": which, "run": name}
             _try(
                 notes,
                 "folder for a robot",
-                lambda: write_deployed(copy.policy(), copy.config, folder / "deploy", about),
+                lambda: _write_deployed(copy, which, folder / "deploy"),
             )
         files = [
             file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
@@ -116,11 +115,16 @@ def register(
             "algo": copy.config.algo.name,
             "env": copy.config.env.id,
             "why": why,
-            "environment": copy.run_dir.read_provenance().get("environment"),
+            "environment": copy.trained_environment,
             "evaluation": finite({key: evaluation[key] for key in _SCORES}),
         }
         record, is_new = store.put_version(name, folder, sorted(set(files) - set(left)), about_it)
     return Registered(record, is_new, notes)
+
+
+def _write_deployed(run: Run, which: str, folder: Path) -> None:
+    policy = run.policy()
+    write_deployed(policy, run.config, folder, run.facts(which, policy))
 
 
 def _try(notes: list[str], what: str, make: Callable[[], Any]) -> None:
@@ -159,7 +163,7 @@ def _copy_policy(run: Run, which: str, folder: Path) -> int:
     else:
         state = policy.network.state_dict().items()
         weights = {name: value.detach().cpu().numpy().copy() for name, value in state}
-        about = {**policy.about, "step": policy.step}
+        about = {**policy.about, "step": policy.step, "environment": run.trained_environment}
         agent: Any = policy
         save_weights(folder, agent, run.config, about, weights, policy.normalizer)
     return int(policy.step or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -410,8 +410,7 @@ class Run:
         if out is None:
             check_inside(self.folder, path)
         path = path if out is None else Path(out)
-        run = "" if self.path is None else self.path.name
-        about = {"step": str(policy.step), "which": name, "run": run}
+        about = self.facts(name, policy)
         exported = export_policy(policy, self.config, path, file_format, about)
         if not exported.parity.holds:
             raise ConfigError(f"{path} does not act as the policy does: do not use it.")
@@ -473,6 +472,11 @@ class Run:
         """Whether it was opened with trust."""
         return self._trust
 
+    @property
+    def allows_other_env(self) -> bool:
+        """Whether it was opened with `other_env=True`."""
+        return self._other_env
+
     def environment_differences(self) -> list[str]:
         """Return in what the environment here differs from that of the training, as far as known.
 
@@ -480,17 +484,20 @@ class Run:
             ConfigError: The run needs trust.
         """
         self.require_trust()
-        if self._place is None or not os.path.lexists(self._place.path):
-            return []
-        if self._place.is_bundle:
-            before = self.policy().about.get("environment")
-        else:
-            before = self.run_dir.read_provenance().get("environment")
-        if before is None:
-            # From before versions were recorded.
+        before = self.trained_environment
+        if self._place is None or before is None:
             return []
         now = environment_version(self.config.env)
         return differences(before, now, kwargs=not self._place.is_bundle)
+
+    @property
+    def trained_environment(self) -> Any:
+        """Version of the environment of its training, as its files say; None if they do not."""
+        if self._place is None or not os.path.lexists(self._place.path):
+            return None
+        if self._place.is_bundle:
+            return self.policy().about.get("environment")
+        return self.run_dir.read_provenance().get("environment")
 
     def require_environment(self) -> list[str]:
         """Refuse to play in another environment than that of the training; return what differs.
@@ -503,9 +510,22 @@ class Run:
             raise ConfigError(
                 f"{printable(self.path)}: the environment is not the one of the training: "
                 f"{'; '.join(found)}. Play with the code of then, or add --other-env "
-                "(other_env=True in Python), and the evaluation will say so."
+                "(other_env=True in Python), and the evaluation or the file will say so."
             )
         return found
+
+    def facts(self, which: str, policy: Policy) -> dict[str, str]:
+        """Return what a file that is made of a policy says of its run and environment.
+
+        Raises:
+            ConfigError: As `require_environment`.
+        """
+        other, version = self.require_environment(), self.trained_environment
+        name = "" if self.path is None else self.path.name
+        found = {"step": str(policy.step), "which": which, "run": name}
+        if isinstance(version, Mapping):
+            found["environment_version"] = str(version_text(version))
+        return found | ({"other_environment": "; ".join(other)} if other else {})
 
     def env(
         self, n_envs: int = 1, render_mode: str | None = None, *, config: RunConfig | None = None

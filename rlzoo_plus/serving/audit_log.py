@@ -108,6 +108,8 @@ class AuditLog:
             "exploration_flag": False,
             "latency_us": round(1e6 * latency_s, 1),
         }
+        if decision.commands is not None:
+            line |= {"shield": decision.changes, "commands": decision.commands}
         self._add(line, decision.action)
 
     def event(self, kind: str, **about: Any) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-POLICY, OVERRIDE, FALLBACK = "policy", "override", "fallback"
+POLICY, SHIELD, OVERRIDE, FALLBACK = "policy", "shield", "override", "fallback"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,10 @@ class Decision:
     session: str
     source: str
     step: int
-    reason: str | None  # Why the policy has not decided
+    reason: str | None  # Why the policy has not decided, or what limits changed its commands
     value: float | None
+    commands: Mapping[str, Mapping[str, float]] | None = None  # Of the joints, with a shield
+    changes: Mapping[str, float] = field(default_factory=dict)  # What the shield changed, by limit
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it is sent."""
@@ -31,4 +34,6 @@ class Decision:
         }
         if self.reason is not None:
             told["reason"] = self.reason
+        if self.commands is not None:
+            told |= {"commands": self.commands, "shield": self.changes}
         return told if self.value is None else {**told, "value": self.value}

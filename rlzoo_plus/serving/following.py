@@ -71,9 +71,12 @@ class Follower:
             return
         try:
             folder = self._source.folder(version)
-            policy = ServedPolicy(folder, self._served.name, version)
+            shielded = self._served.is_shielded
+            policy = ServedPolicy(folder, self._served.name, version, is_shielded=shielded)
             if not policy.takes_the_same(self._served):
-                raise ConfigError("it takes other observations, or gives other actions")
+                raise ConfigError(
+                    "it takes other observations, or has other actions or another shield"
+                )
         except (ConfigError, RunError, OSError, ValueError) as error:
             self._fail(version, one_line(error))
             return

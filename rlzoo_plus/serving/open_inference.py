@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rlzoo_plus.serving.decision import Decision
 from rlzoo_plus.serving.request_checks import Input, Refused, parsed, text, truth
 from rlzoo_plus.serving.served_policy import Arrays, ServedPolicy
 
@@ -35,7 +36,7 @@ class Asked:
     starts: bool
     ends: bool
     reward: Any
-    binary: bool  # Whether the answer is to be binary
+    outputs: Mapping[str, bool]  # Those that are wanted, and whether in binary
 
 
 def datatype(port: Input) -> str:
@@ -45,15 +46,28 @@ def datatype(port: Input) -> str:
 
 def describe(policy: ServedPolicy) -> dict[str, Any]:
     """Return the metadata of a model."""
-    inputs = [_described(port) for port in policy.inputs]
+    inputs, shield = [_described(port) for port in policy.inputs], policy.shield
     return {
         "name": policy.name,
         "versions": [policy.version],
         "platform": "onnx_onnxv1",
         "inputs": inputs,
-        "outputs": [_described(policy.action)],
-        "parameters": {"has_state": policy.has_state, "rate_hz": policy.about["rate_hz"]},
+        "outputs": [
+            {"name": name, "datatype": kind, "shape": [-1, *shape]}
+            for name, kind, shape in _outputs(policy)
+        ],
+        "parameters": {
+            **{"has_state": policy.has_state, "rate_hz": policy.about["rate_hz"]},
+            **({} if shield is None else {"shield": shield.promises, "joints": shield.joints}),
+        },
     }
+
+
+def _outputs(policy: ServedPolicy) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return name, type and shape of what an answer has: with a shield, commands of the joints."""
+    kinds = {} if policy.shield is None else policy.shield.outputs
+    action = ("action", datatype(policy.action), policy.action.shape)
+    return [action, *((kind, "FP64", (len(names),)) for kind, names in kinds.items())]
 
 
 def _described(port: Input) -> dict[str, Any]:
@@ -91,39 +105,50 @@ def read_request(body: bytes, header_length: str | None, policy: ServedPolicy) -
         starts=truth(parameters.get("sequence_start", False), "sequence_start"),
         ends=truth(parameters.get("sequence_end", False), "sequence_end"),
         reward=parameters.get("reward"),
-        binary=_wants_binary(head, parameters),
+        outputs=_wanted(head, parameters, [name for name, _, _ in _outputs(policy)]),
     )
 
 
 def write_answer(
-    policy: ServedPolicy, asked: Asked, actions: list[Any], about: Mapping[str, Any]
+    policy: ServedPolicy, asked: Asked, decisions: Sequence[Decision]
 ) -> tuple[bytes, dict[str, str]]:
     """Return the body of the answer, and its headers."""
-    array = np.ascontiguousarray(np.stack(actions), policy.action.dtype)
-    output: dict[str, Any] = {
-        "name": "action",
-        "datatype": datatype(policy.action),
-        "shape": list(array.shape),
-    }
-    data = array.astype(_NAMES[output["datatype"]]).tobytes() if asked.binary else b""
-    if asked.binary:
-        output["parameters"] = {"binary_data_size": len(data)}
-    else:
-        output["data"] = array.ravel().tolist()
+    outputs, tail, last = [], b"", decisions[-1]
+    for name, kind, _ in _outputs(policy):
+        if name not in asked.outputs:
+            continue
+        rows = [_values(one, name) for one in decisions]
+        array = np.ascontiguousarray(np.stack(rows), _NAMES[kind])
+        output: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
+        if asked.outputs[name]:
+            data = array.tobytes()
+            output["parameters"] = {"binary_data_size": len(data)}
+            tail += data
+        else:
+            output["data"] = array.ravel().tolist()
+        outputs.append(output)
+    about = {"session": last.session, "source": last.source, "step": last.step}
     told = {
         "model_name": policy.name,
         "model_version": policy.version,
         **({} if asked.id is None else {"id": asked.id}),
-        "parameters": dict(about),
-        "outputs": [output],
+        "parameters": about | {f"shield_{limit}": x for limit, x in last.changes.items()},
+        "outputs": outputs,
     }
     head = json.dumps(told, separators=(",", ":")).encode()
-    if not asked.binary:
+    if not tail:
         return head, {"content-type": "application/json"}
-    return head + data, {
+    return head + tail, {
         "content-type": "application/octet-stream",
         HEADER_LENGTH: str(len(head)),
     }
+
+
+def _values(decision: Decision, output: str) -> Any:
+    """Return what an answer has of a decision under the name of an output."""
+    if output == "action" or decision.commands is None:
+        return decision.action
+    return list(decision.commands[output].values())
 
 
 def _tensors(inputs: Any, tail: memoryview, policy: ServedPolicy) -> Arrays:
@@ -182,20 +207,27 @@ def _tensor(
     return array.reshape(shape), tail
 
 
-def _wants_binary(head: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
+def _wanted(
+    head: Mapping[str, Any], parameters: Mapping[str, Any], known: Sequence[str]
+) -> dict[str, bool]:
+    """Return the outputs that a request wants, all if it names none, and which in binary."""
     outputs = head.get("outputs", [])
-    if not isinstance(outputs, list) or len(outputs) > 1:
-        raise Refused("outputs", "no list of one output", "Ask for action, or leave it out")
+    if not isinstance(outputs, list) or len(outputs) > len(known):
+        fix = f"Ask for {', '.join(known)}, or leave it out"
+        raise Refused("outputs", f"no list of at most {len(known)} outputs", fix)
+    usual = truth(parameters.get("binary_data_output", False), "parameters.binary_data_output")
+    found: dict[str, bool] = {}
     for entry in outputs:
         entry = _mapping(entry, "outputs")
-        if entry.get("name") != "action":
-            raise Refused("outputs.name", "no such output", "Known: action")
+        name = entry.get("name")
+        if not isinstance(name, str) or name not in known or name in found:
+            raise Refused("outputs.name", "no such output", f"Known: {', '.join(known)}")
         wanted = _mapping(entry.get("parameters", {}), "outputs.parameters")
         if wanted.get("classification"):
             raise Refused("outputs.parameters.classification", "not supported", "Leave it out")
-        if "binary_data" in wanted:
-            return truth(wanted["binary_data"], "outputs.parameters.binary_data")
-    return truth(parameters.get("binary_data_output", False), "parameters.binary_data_output")
+        binary = wanted.get("binary_data", usual)
+        found[name] = truth(binary, "outputs.parameters.binary_data")
+    return found or dict.fromkeys(known, usual)
 
 
 def _mapping(value: Any, field: str) -> Mapping[str, Any]:

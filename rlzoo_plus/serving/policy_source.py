@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,17 @@ from rlzoo_plus.models.model_copies import alias_moved, resolve
 
 DESCRIPTION = "deploy.json"
 _LONGEST_EXPORT_S, _KEPT = 600.0, 4
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What may be done with a run that is exported."""
+
+    trust: bool = False  # Import its own packages and wrappers
+    other_env: bool = False  # Though the environment here is not that of its training
+
+
+_NOTHING = Allowed()
 
 
 class PolicySource(Protocol):
@@ -42,7 +54,7 @@ class FixedSource:
 
     moves = False
 
-    def __init__(self, run: str, which: str | None = None, *, trust: bool = False) -> None:
+    def __init__(self, run: str, which: str | None = None, allowed: Allowed = _NOTHING) -> None:
         """Export what is none yet, in a process that ends: the server needs no torch.
 
         Raises:
@@ -52,7 +64,7 @@ class FixedSource:
         self._folder = Path(run)
         if not (self._folder / DESCRIPTION).is_file():
             self._kept = tempfile.TemporaryDirectory(prefix="rlzoo-serve-")
-            self._folder = exported(run, Path(self._kept.name) / "policy", which, trust=trust)
+            self._folder = exported(run, Path(self._kept.name) / "policy", which, allowed)
         elif which is not None:
             raise ConfigError(f"--which {printable(which)}: {printable(run)} holds one policy.")
         data = read_plain_file(self._folder / DESCRIPTION, LARGEST_MANIFEST_BYTES)
@@ -75,7 +87,7 @@ class FixedSource:
 class RegisteredSource:
     """A version of the registry of models; one that an alias names is followed."""
 
-    def __init__(self, text: str, which: str | None = None, *, trust: bool = False) -> None:
+    def __init__(self, text: str, which: str | None = None, allowed: Allowed = _NOTHING) -> None:
         """Find what is named.
 
         Raises:
@@ -84,7 +96,7 @@ class RegisteredSource:
         """
         if which is not None:
             raise ConfigError(f"--which {printable(which)}: a version holds one policy.")
-        self._text, self._trust = text, trust
+        self._text, self._allowed = text, allowed
         self._found = resolve(text)
         self.name, self.moves = self._found.name, self._found.alias is not None
         self._exported: OrderedDict[str, tempfile.TemporaryDirectory[str]] = OrderedDict()
@@ -102,14 +114,14 @@ class RegisteredSource:
             return whole
         if version not in self._exported:
             kept = tempfile.TemporaryDirectory(prefix="rlzoo-serve-")
-            exported(str(self._found.path), Path(kept.name) / "policy", None, trust=self._trust)
+            exported(str(self._found.path), Path(kept.name) / "policy", None, self._allowed)
             self._exported[version] = kept
             if len(self._exported) > _KEPT:
                 self._exported.popitem(last=False)[1].cleanup()
         return Path(self._exported[version].name) / "policy"
 
 
-def source_of(run: str, which: str | None = None, *, trust: bool = False) -> PolicySource:
+def source_of(run: str, which: str | None = None, allowed: Allowed = _NOTHING) -> PolicySource:
     """Return what a user means by RUN, which may be the name of a model with its alias.
 
     Raises:
@@ -117,10 +129,10 @@ def source_of(run: str, which: str | None = None, *, trust: bool = False) -> Pol
     """
     is_model = "@" in run and not run.startswith("hf://") and not Path(run).exists()
     made = RegisteredSource if is_model else FixedSource
-    return made(run, which, trust=trust)
+    return made(run, which, allowed)
 
 
-def exported(run: str, folder: Path, which: str | None, *, trust: bool) -> Path:
+def exported(run: str, folder: Path, which: str | None, allowed: Allowed) -> Path:
     """Export a policy, in a process that ends: the server itself needs no torch.
 
     Raises:
@@ -128,7 +140,8 @@ def exported(run: str, folder: Path, which: str | None, *, trust: bool) -> Path:
     """
     words = [sys.executable, "-m", "rlzoo_plus", "deploy", run, "--out", str(folder)]
     words += ["--which", which] if which is not None else []
-    words += ["--trust"] if trust else []
+    words += ["--trust"] if allowed.trust else []
+    words += ["--other-env"] if allowed.other_env else []
     made = subprocess.run(
         words, capture_output=True, text=True, timeout=_LONGEST_EXPORT_S, check=False
     )

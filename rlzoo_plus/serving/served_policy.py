@@ -12,6 +12,7 @@ import numpy as np
 from rlzoo_plus.deploy.robot_runtime import BundleError, Policy
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.serving.request_checks import Input, Refused
+from rlzoo_plus.serving.served_shield import STATE, ServedShield
 
 MASKS = "action_masks"
 # How far an action may be from the one that was written beside the graph.
@@ -35,11 +36,20 @@ class ServedPolicy:
         name: What clients call it.
         version: Which one it is.
         about: Its deploy.json.
-        inputs: What a decision needs, masks included.
+        inputs: What a decision needs, masks and the state of shielded joints included.
         has_state: Whether it remembers an episode: frames, LSTM or wrappers.
+        shield: What changes the commands of the joints, None for nothing.
     """
 
-    def __init__(self, folder: Path, name: str, version: str, sha256: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        version: str,
+        sha256: str | None = None,
+        *,
+        is_shielded: bool = True,
+    ) -> None:
         """Load a folder and repeat its examples.
 
         Args:
@@ -47,11 +57,12 @@ class ServedPolicy:
             name: What clients call it.
             version: Which one it is.
             sha256: The hash that its deploy.json must have, None for any.
+            is_shielded: Whether the shield of its environment is used; without one, nothing is.
 
         Raises:
             ConfigError: It is damaged, or does not act as it did when it was written.
         """
-        self.name, self.version = name, version
+        self.name, self.version, self.is_shielded = name, version, is_shielded
         try:
             self._runtime = _Runtime(folder, sha256)
             self.about = self._runtime.about
@@ -61,12 +72,20 @@ class ServedPolicy:
             action = next(port for port in parts["outputs"] if port["name"] == "action")
             self.action = Input.read({**action, **_action_bounds(self.about["action"])})
             self.has_state = bool(turned)
+            self.shield = _shield_of(self.about) if is_shielded else None
             self._repeat_examples()
         # Whatever a file from elsewhere says, or a graph does.
         except Exception as error:
             raise ConfigError(f"{name} {version} cannot be served: {error!s:.300}.") from error
         self.observations = [port for port in self.inputs if port.name != MASKS]
         self.masks = next((port for port in self.inputs if port.name == MASKS), None)
+        if self.shield is not None:
+            self.inputs.append(self.shield.tensor)
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether it must know whose decision it is: of what came before, something is kept."""
+        return self.has_state or self.shield is not None
 
     def _repeat_examples(self) -> None:
         runtime = self.episode()
@@ -87,11 +106,19 @@ class ServedPolicy:
     def takes_the_same(self, other: ServedPolicy) -> bool:
         """Tell whether clients of one can go on with the other."""
         mine, others = [*self.inputs, self.action], [*other.inputs, other.action]
+        if self.shield is not None and not self.shield.same_as(other.shield):
+            return False
         return len(mine) == len(others) and all(map(Input.same_as, mine, others))
 
-    def of_json(self, observation: Any, masks: Any) -> Arrays:
+    def of_json(self, observation: Any, masks: Any, state: Any = None) -> Arrays:
         """Return the arrays of one decision, from the JSON of a client."""
         found: Arrays = {}
+        if self.shield is not None:
+            found[STATE] = self.shield.of_json(state)
+        elif state is not None:
+            raise Refused(
+                "state", "this policy has no shield, which alone takes it", "Leave it out"
+            )
         for port in self.observations:
             value, field = observation, "observation"
             if port.key is not None:
@@ -123,6 +150,24 @@ class ServedPolicy:
         zero = np.zeros(self.action.shape, self.action.dtype)
         low, high = self.action.low, self.action.high
         return np.clip(zero, low, high).astype(zero.dtype)
+
+
+def _shield_of(about: dict[str, Any]) -> ServedShield | None:
+    """Return the shield that deploy.json describes, or raise what says why it does not."""
+    if about.get("shield") is not None:
+        if any(port["name"] == STATE for port in about["policy"]["inputs"]):
+            raise ValueError(f"the graph has an input {STATE}, which is the name of the shield's")
+        return ServedShield(about["shield"])
+    why = about.get("no_shield_because")
+    limits = about.get("trained_with", {}).get("safety")
+    if why is None and isinstance(limits, dict) and limits.get("on_violation") == "shield":
+        why = "it was written before shields were; deploy it again"
+    if why is not None:
+        raise ValueError(
+            f"its environment has a shield that cannot act here ({why}). Say --no-shield to serve "
+            "it without, where something else keeps the limits"
+        )
+    return None
 
 
 def _action_bounds(action: Any) -> dict[str, Any]:

@@ -103,6 +103,7 @@ class Plan:
     shadow: PolicySource | None = None
     shadow_file: Path = Path("shadow.jsonl")
     shadow_command: tuple[str, ...] = ()
+    is_shielded: bool = True
 
 
 def serve(plan: Plan, address: Address, tell: Callable[[str], None]) -> int:
@@ -150,21 +151,23 @@ class _Server(uvicorn.Server):
 
 def _service(plan: Plan, closes: list[Callable[[], None]], tell: Callable[[str], None]) -> Service:
     metrics = ServiceMetrics()
-    policy, _ = _loaded(plan.source)
+    policy, _ = _loaded(plan, plan.source)
+    if other := policy.about.get("other_environment"):
+        tell(f"note: another environment than in training: {printable(other, 1000)}")
     audit = None
     if plan.audit is not None:
         audit = AuditLog(plan.audit, full=plan.audit_full, queue=plan.audit_queue)
         closes.append(audit.close)
         if audit.lost:
             tell(f"note: the last server was killed; {audit.lost} lines of the audit log are lost")
-        audit.event("serve", name=policy.name, version=policy.version)
+        audit.event("serve", **_told(policy))
         metrics.gauges["audit_queue"] = ("Lines that wait.", audit.__len__)
         metrics.gauges["audit_dropped_total"] = ("Left out.", lambda: audit.dropped)
         metrics.gauges["audit_lost"] = ("Lost when the last server died.", lambda: audit.lost)
         metrics.gauges["audit_failing"] = ("Not writable.", lambda: audit.failed is not None)
     shadow = None
     if plan.shadow is not None:
-        candidate, folder = _loaded(plan.shadow)
+        candidate, folder = _loaded(plan, plan.shadow)
         if not candidate.takes_the_same(policy):
             raise ConfigError("--shadow: it takes other observations, or gives other actions.")
         shadow = Shadow(candidate, folder, plan.shadow_file, plan.shadow_command)
@@ -186,7 +189,7 @@ def _service(plan: Plan, closes: list[Callable[[], None]], tell: Callable[[str],
         del folder
         service.current = new
         if audit is not None:
-            audit.event("serve", name=new.name, version=new.version)
+            audit.event("serve", **_told(new))
 
     closes.append(Follower(plan.source, policy, take, metrics, "serving").close)
     metrics.gauges["sessions"] = ("WebSockets that are open.", lambda: service.n_open)
@@ -195,10 +198,18 @@ def _service(plan: Plan, closes: list[Callable[[], None]], tell: Callable[[str],
     return service
 
 
-def _loaded(source: PolicySource) -> tuple[ServedPolicy, Path]:
+def _loaded(plan: Plan, source: PolicySource) -> tuple[ServedPolicy, Path]:
     version = source.version()
     folder = source.folder(version)
-    return ServedPolicy(folder, source.name, version), folder
+    return ServedPolicy(folder, source.name, version, is_shielded=plan.is_shielded), folder
+
+
+def _told(policy: ServedPolicy) -> dict[str, Any]:
+    """Return what the audit log says of a policy that decides from now on."""
+    keys = ("environment_version", "other_environment")
+    found = {key: printable(policy.about[key], 1000) for key in keys if policy.about.get(key)}
+    shield = None if policy.shield is None else list(policy.shield.promises)
+    return {"name": policy.name, "version": policy.version, "shield": shield, **found}
 
 
 def _config(service: Service, access: Access, address: Address) -> uvicorn.Config:

@@ -12,11 +12,12 @@ import numpy as np
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.serving.audit_log import AuditLog
-from rlzoo_plus.serving.decision import FALLBACK, OVERRIDE, POLICY, Decision
+from rlzoo_plus.serving.decision import FALLBACK, OVERRIDE, POLICY, SHIELD, Decision
 from rlzoo_plus.serving.limits import RateLimit
 from rlzoo_plus.serving.overriding import STOP, Overrides
 from rlzoo_plus.serving.request_checks import Refused
 from rlzoo_plus.serving.served_policy import Arrays, ServedPolicy
+from rlzoo_plus.serving.served_shield import STATE, Commands
 from rlzoo_plus.serving.service_metrics import ServiceMetrics
 from rlzoo_plus.serving.shadow import Shadow
 
@@ -31,17 +32,17 @@ class Session:
 
     def __init__(self, agent: str, policy: ServedPolicy, session_id: str | None = None) -> None:
         self.id = session_id or secrets.token_hex(8)
-        self.agent, self.policy = agent, policy
-        self.runtime = policy.episode()
-        self.step = 0  # Decisions of this episode
-        self.last: Any = None
-        self.decided = -np.inf  # When its policy did so last, monotonic [s]
+        self.agent = agent
         self.used = time.monotonic()
+        self.begin(policy)
 
     def begin(self, policy: ServedPolicy) -> None:
         """Begin an episode, with a policy."""
         self.policy, self.runtime = policy, policy.episode()
-        self.step, self.last, self.decided = 0, None, -np.inf
+        self.step = 0  # Decisions of this episode
+        self.last: Any = None
+        self.decided = -np.inf  # When its policy did so last, monotonic [s]
+        self.applied = None if policy.shield is None else policy.shield.begin()
 
 
 class Service:
@@ -120,9 +121,7 @@ class Service:
         if begins:
             session.begin(current)
         elif session.policy is not current and (not has_state or session.step == 0):
-            last, decided, step = session.last, session.decided, session.step
-            session.begin(current)
-            session.last, session.decided, session.step = last, decided, step
+            session.policy, session.runtime = current, current.episode()
         return session.policy
 
     def decide(
@@ -144,15 +143,19 @@ class Service:
             raise Refused("audit", "its queue is full", "Ask again later", 503, 1.0)
         session.used = time.monotonic()
         action, source, reason, value = self._choose(session, given, paced)
+        commands, changes = self._commands(session, action, source, given)
+        if changes and source == POLICY:
+            source, reason = SHIELD, ", ".join(changes)
         session.last = action
         decision = Decision(
-            *(action, session.policy.version, session.id, source, session.step, reason, value)
+            *(action, session.policy.version, session.id, source, session.step, reason, value),
+            *(commands, changes),
         )
-        if self.shadow is not None and source == POLICY:
+        if self.shadow is not None and source in (POLICY, SHIELD):
             self.shadow.offer(session.policy, decision, given)
         session.step += 1
         took = time.perf_counter() - start
-        self.metrics.decided(decision.version, source, took)
+        self.metrics.decided(decision.version, source, took, changes)
         if self.audit is not None:
             self.audit.decided(decision, session.agent, reward, took)
         return decision
@@ -184,6 +187,24 @@ class Service:
             return self._held(session), FALLBACK, "error", None
         session.decided = session.used
         return action, POLICY, None, session.runtime.value
+
+    def _commands(
+        self, session: Session, action: Any, source: str, given: Arrays
+    ) -> tuple[Commands | None, dict[str, float]]:
+        """Return what a shield lets the joints be told, and what it changed of that."""
+        shield = session.policy.shield
+        if shield is None or session.applied is None:
+            return None, {}
+        try:
+            # What people say is done as they say it.
+            is_free = source == OVERRIDE
+            return shield.commands(session.applied, action, given[STATE], is_free=is_free)
+        # Whatever its numbers do: a robot waits for the answer.
+        except Exception as error:
+            log.error("%s: the shield fails: %s", session.policy.version, one_line(error))
+            self.metrics.failed()
+            rule = "no command is known to keep the limits"
+            raise Refused("state", rule, "Stop the robot", 409) from None
 
     def _held(self, session: Session) -> Any:
         held = session.policy.neutral() if session.last is None else session.last

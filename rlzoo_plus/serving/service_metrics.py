@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 _BUCKETS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1, 1.0)
 _PREFIX = "rlzoo_plus_"
@@ -21,18 +21,22 @@ class ServiceMetrics:
         self._lock = threading.Lock()
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._answers: Counter[tuple[str, int]] = Counter()
+        self._shielded: Counter[str] = Counter()
         self._counts = Counter({"policy_failures": 0, "alias_load_failures": 0, "alias_moves": 0})
         self._took = [0] * (len(_BUCKETS_S) + 1)
         self._seconds = 0.0
         self._infos: dict[str, Mapping[str, str]] = {}
         self.gauges: dict[str, tuple[str, Callable[[], int]]] = {}
 
-    def decided(self, version: str, source: str, took_s: float) -> None:
-        """Count a decision."""
+    def decided(
+        self, version: str, source: str, took_s: float, shielded: Iterable[str] = ()
+    ) -> None:
+        """Count a decision, and the limits for which a shield changed its commands."""
         self._decisions[version, source] += 1
+        self._shielded.update(shielded)
         self._took[bisect_left(_BUCKETS_S, took_s)] += 1
         self._seconds += took_s
-        if len(self._decisions) > 3 * _MOST_VERSIONS:
+        if len(self._decisions) > 4 * _MOST_VERSIONS:
             oldest = next(iter(self._decisions))
             self._decisions["older", oldest[1]] += self._decisions.pop(oldest)
 
@@ -66,6 +70,10 @@ class ServiceMetrics:
             (("route", route), ("status", str(status))): n
             for (route, status), n in self._answers.items()
         })  # fmt: skip
+        if self._shielded:
+            lines += _series("shielded_total", "counter", "Commands that a limit changed.", {
+                (("limit", limit),): n for limit, n in self._shielded.items()
+            })  # fmt: skip
         for name, count in counts.items():
             lines += _series(f"{name}_total", "counter", f"Number of {name}.", {(): count})
         lines += self._histogram()

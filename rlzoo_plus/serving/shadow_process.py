@@ -20,7 +20,8 @@ _MOST_SESSIONS, _ROUNDING = 4096, 1e-6
 def main(arguments: list[str]) -> int:
     """Read lines until the end of the input."""
     folder, name, version, output = arguments
-    policy = ServedPolicy(Path(folder), name, version)
+    # It commands nothing.
+    policy = ServedPolicy(Path(folder), name, version, is_shielded=False)
     sessions: OrderedDict[str, tuple[Policy, int]] = OrderedDict()
     with Path(output).open("a", encoding="utf-8", buffering=1) as file:
         for line in sys.stdin:
@@ -45,7 +46,7 @@ def _answer(
     if len(sessions) > _MOST_SESSIONS:
         sessions.popitem(last=False)
     ports = {port.name: port for port in policy.inputs}
-    given = {name: np.array(value, ports[name].dtype) for name, value in told["given"].items()}
+    given = {name: np.array(told["given"][name], port.dtype) for name, port in ports.items()}
     line: dict[str, Any] = {key: told[key] for key in ("time", "session", "step", "version")}
     line |= {"candidate": policy.version, "action": told["action"]}
     try:

@@ -29,9 +29,10 @@ from rlzoo_plus.serving.request_checks import text as short_text
 from rlzoo_plus.serving.service import MOST_SESSIONS, Service, Session
 from rlzoo_plus.serving.web_page import page_of
 
-_FIELDS = ("observation", "action_masks", "reward", "reset")
+_FIELDS = ("observation", "action_masks", "state", "reward", "reset")
 _MOST_REWARD = 1e12
 _CLOSED_RESTART = 1012
+_WHOSE = "this policy, or its shield, remembers the episode, and must know whose it is"
 _TENSORS = (
     "Takes tensors of the Open Inference Protocol, in JSON or with the binary extension; up to "
     f"{MOST_ROWS} rows. A policy that remembers its episode takes one row at a time, with "
@@ -127,15 +128,13 @@ class _Api:
         ]
         if asked.ends and asked.sequence is not None:
             service.close(_key(agent, asked.sequence))
-        last = decisions[-1]
-        about = {"session": last.session, "source": last.source, "step": last.step}
-        body, told = write_answer(policy, asked, [one.action for one in decisions], about)
+        body, told = write_answer(policy, asked, decisions)
         return Response(body, headers=told)
 
     def _session_of(self, asked: Asked, agent: str) -> Session:
         if asked.sequence is None:
-            if self._service.current.has_state:
-                rule = "this policy remembers its episode, and must know whose it is"
+            if self._service.current.needs_session:
+                rule = _WHOSE
                 fix = "Send sequence_id, and sequence_start with the first observation"
                 raise Refused("parameters.sequence_id", rule, fix)
             return self._kept(_key(agent, ""), agent, reset=False)
@@ -161,9 +160,9 @@ class _Api:
         agent = agent_of(request.scope, headers_of(request.scope).get(AGENT))
         if name is not None:
             short_text(name, "session")
-        elif service.current.has_state:
-            rule = "this policy remembers its episode, and must know whose it is"
-            raise Refused("session", rule, "Name the session, and send reset: true at first")
+        elif service.current.needs_session:
+            fix = "Name the session, and send reset: true at first"
+            raise Refused("session", _WHOSE, fix)
         is_list = isinstance(many, list) and 0 < len(many) <= MOST_ROWS
         if many is not None and (not is_list or name is not None):
             rule = f"no list of 1 to {MOST_ROWS} observations, or of a session"
@@ -172,7 +171,7 @@ class _Api:
         session = self._kept(_key(agent, name or ""), agent, reset=reset)
         rows = [asked.get("observation")] if many is None else many
         masks, reward = asked.get("action_masks"), _reward(asked.get("reward"))
-        given = [session.policy.of_json(row, masks) for row in rows]
+        given = [session.policy.of_json(row, masks, asked.get("state")) for row in rows]
         paced = name is not None
         made = [service.decide(session, one, reward=reward, paced=paced) for one in given]
         if many is None:
@@ -230,7 +229,9 @@ class _Api:
         only(asked, _FIELDS)
         reset, reward = truth(asked.get("reset", False), "reset"), _reward(asked.get("reward"))
         # Checked before the episode ends: what is refused changes nothing.
-        given = session.policy.of_json(asked.get("observation"), asked.get("action_masks"))
+        given = session.policy.of_json(
+            asked.get("observation"), asked.get("action_masks"), asked.get("state")
+        )
         self._service.follow(session, begins=reset)
         return self._service.decide(session, given, reward=reward)
 
@@ -294,6 +295,7 @@ _OBSERVED = {
         "reset": {"type": "boolean"},
         "reward": {"type": "number"},
         "action_masks": {"type": "array", "items": {"type": "boolean"}},
+        "state": {"type": "object", "additionalProperties": {"type": "array"}},
     },
 }
 _INFER = {

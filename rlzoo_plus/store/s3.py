@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import io
@@ -288,10 +289,13 @@ class S3Store:
         raise AssertionError
 
     def _put(self, client: Any, name: str, data: bytes, **condition: str) -> str:
+        md5 = hashlib.md5(data, usedforsecurity=False).digest()
         answer = client.put_object(
             Bucket=self._bucket,
             Key=self._key(name),
             Body=data,
+            # Buckets with Object Lock demand it; all servers know it.
+            ContentMD5=base64.b64encode(md5).decode(),
             Metadata={_SHA256: hashlib.sha256(data).hexdigest()},
             **condition,
         )

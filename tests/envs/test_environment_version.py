@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 from support import environment_digests
+from support.serving import Server
 from support.training import make_config
 
 import rlzoo_plus as rz
 import robots
+from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.envs import environment_version as module
 from rlzoo_plus.envs.environment_version import differences, environment_version
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.models.model_copies import resolve
 
 SMALL = (
     *("algo=ppo", "tuned=none", "n_envs=1", "algo.hyperparams.n_steps=64", "n_timesteps=64"),
@@ -166,8 +169,39 @@ def test_a_damaged_record_is_no_traceback(own, damaged):
     assert all(text.isprintable() for text in differences(damaged, own()))
 
 
+def check_what_is_written(capsys):
+    """Check that files of a policy are refused in another environment, or say that it is."""
+    for verb, words in {
+        "export": ["--format", "onnx", "--output", "policy.onnx"],
+        "deploy": ["--out", "robot"],
+        "model": [],
+    }.items():
+        command = [*words, "run", "--trust"]
+        if verb == "model":
+            command = ["register", *command, "--name", "point", "--episodes", "10"]
+        assert dispatch.run(verb, command) == 2
+        assert "versioned_helper.shape was changed" in capsys.readouterr().err
+        assert not Path(words[-1] if words else "registry/models/point/versions").exists()
+        assert dispatch.run(verb, [*command, "--other-env"]) == 0
+    with pytest.raises(ConfigError, match="--other-env"):
+        rz.Run.open("run", trust=True).export("torchscript", "policy.pt")
+    about = json.loads(Path("robot/deploy.json").read_text())
+    deployed = resolve("point@1").path / "deploy" / "deploy.json"
+    provenance = json.loads(Path("run/provenance.json").read_text())["environment"]
+    for one in (about, json.loads(deployed.read_text())):
+        assert one["environment_version"] == f"versioned_env:PointEnv {provenance['version']}"
+        assert one["other_environment"] == "code of versioned_helper.shape was changed"
+    assert load_bundle(deployed.parents[1] / "best").about["environment"] == provenance
+    with Server("robot") as server:
+        assert "another environment than in training: code of" in server.output
+
+
 @pytest.mark.training
-def test_playing_in_another_environment_is_refused_and_can_be_allowed(own, capsys):
+def test_playing_in_another_environment_is_refused_and_can_be_allowed(
+    own, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("RLZOO_MODELS", raising=False)
     own()
     rz.train(*SMALL, "env.id=versioned_env:PointEnv", run_dir="run", quiet=True)
     assert json.loads(Path("run/provenance.json").read_text())["environment"]["code"]
@@ -186,6 +220,7 @@ def test_playing_in_another_environment_is_refused_and_can_be_allowed(own, capsy
     words = ["run", "--trust", "--other-env", "--episodes", "1"]
     assert dispatch.run("evaluate", words) == 0
     assert "another than in training" in capsys.readouterr().out
+    check_what_is_written(capsys)
     # A run from before versions were recorded opens as it did.
     known = json.loads(Path("run/provenance.json").read_text())
     del known["environment"]

@@ -6,12 +6,15 @@ import socket as sockets
 
 import pytest
 from support.serving import Server, say, write_policy
+from support.shields import changed_policy, shield_of_a_car
 
 PATHS = ("/v2/models/tiny/infer", "/invocations", "/v1/override", "/v2/models/tiny", "/metrics")
+WHEELS = [f"{end}_{side}_wheel" for end in ("front", "rear") for side in ("left", "right")]
 GOOD = (
     {"inputs": [{"name": "observation", "shape": [1, 3], "datatype": "FP32", "data": [0, 0, 0]}]},
     {"observation": [0, 0, 0], "session": "a", "reset": True, "reward": 1.0},
     {"word": "release", "for_s": 1, "session": "a"},
+    {"observation": [0, 0, 0], "session": "b", "state": {wheel: [0, 0] for wheel in WHEELS}},
 )
 ODD = (
     *(None, True, -1, 0, 2**70, 1e308, float("nan"), float("-inf"), "", "x" * 5000, "\x00", "é"),
@@ -61,10 +64,14 @@ def headers_of(random):
     return headers
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
+@pytest.fixture(scope="module", params=["plain", "shielded"])
+def server(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("fuzzed")
-    with Server(write_policy(folder / "tiny"), "--audit", folder / "audit") as made:
+    policy = write_policy(folder / "tiny")
+    if request.param == "shielded":
+        changed_policy(policy, shield=shield_of_a_car())
+    with Server(policy, "--audit", folder / "audit") as made:
+        made.good = GOOD[1] if request.param == "plain" else GOOD[3]
         yield made
         assert "Traceback" not in made.output
         assert made.end() == 0
@@ -91,7 +98,7 @@ def test_no_request_makes_an_error_of_the_server(server):
         assert status < 500
     assert {200, 400, 404, 405} <= seen
     assert server.post("/v1/override", {"word": "release"})[0] == 200
-    assert server.post("/invocations", {"observation": [0, 0, 0]})[1]["source"] == "policy"
+    assert server.post("/invocations", server.good)[1]["source"] in ("policy", "shield")
     assert 'status="5' not in server.metrics()
 
 
@@ -103,7 +110,8 @@ def test_no_message_ends_a_session(server):
         data = body_of(chance)
         socket.send(data)
         assert json.loads(socket.recv(timeout=30)).get("status", 200) < 500
-    assert say(socket, observation=[1, 1, 1])["action"] == [3, 1]
+    told = {**server.good, "observation": [1, 1, 1]}
+    assert say(socket, **{k: told[k] for k in told if k != "session"})["action"] == [3, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A name that moves is followed, whatever it names; a shadow decides beside and delays nothing."""
+"""An alias that moves is followed, whatever it names; a shadow decides beside, delaying nothing."""
 
 import json
 import sys
@@ -8,18 +8,38 @@ from pathlib import Path
 
 import pytest
 from support import serving
-from support.serving import Server, observations, say, until, write_policy
+from support.registered import put_served
+from support.serving import Server, observations, say, until
 
-from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.commands import dispatch
+from rlzoo_plus.models.model_store import ModelStore
 from rlzoo_plus.serving.audit_reading import verify
 
 INVOKE = "/invocations"
-PROGRAM = (serving.__file__,)
 
 
-def move(alias, version):
-    write_atomic(alias, f"{version}\n")
+class Registry:
+    """A registry of one model, `tiny`, and servers of it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.environ = {"RLZOO_MODELS": str(folder / "registry"), "XDG_CACHE_HOME": str(folder)}
+        self.store = ModelStore(self.environ["RLZOO_MODELS"])
+
+    def put(self, version, **options):
+        put_served(self.store, self.folder / f"version-{version}", version, **options)
+
+    def move(self, version, alias="production"):
+        self.store.move("tiny", alias, version, action="promote", why="a test")
+
+    def serve(self, *words, **options):
+        return Server("tiny@production", *words, **options, **self.environ)
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return Registry(tmp_path)
 
 
 def ask_many(server, count, found):
@@ -36,14 +56,12 @@ def ask_many(server, count, found):
 
 
 @pytest.mark.slow
-def test_no_request_is_lost_while_a_name_moves_and_one_version_is_broken(tmp_path):
+def test_no_request_is_lost_while_an_alias_moves_and_one_version_is_broken(registry):
     for version in range(1, 6):
-        write_policy(tmp_path / f"v{version}", float(version))
-    write_policy(tmp_path / "broken")
-    (tmp_path / "broken" / "policy.onnx").write_bytes(b"broken")
-    alias = tmp_path / "alias"
-    move(alias, "v1")
-    with Server(alias, "--audit", tmp_path / "audit", program=PROGRAM) as server:
+        registry.put(version)
+    registry.put(6, is_broken=True)
+    registry.move(1)
+    with registry.serve("--audit", registry.folder / "audit") as server:
         found = [[] for _ in range(4)]
         threads = [
             threading.Thread(target=ask_many, args=(server, 2500, some), daemon=True)
@@ -52,12 +70,14 @@ def test_no_request_is_lost_while_a_name_moves_and_one_version_is_broken(tmp_pat
         for thread in threads:
             thread.start()
         for turn in range(20):
-            move(alias, "broken" if turn == 9 else f"v{turn % 5 + 1}")
+            registry.move(6 if turn == 9 else turn % 5 + 1)
+            if turn == 9:
+                until(lambda: 'refused="6"' in server.metrics(), 60)
             time.sleep(0.4)
         for thread in threads:
             thread.join(300)
-        move(alias, "v3")
-        until(lambda: server.post(INVOKE, {"observation": [0, 0, 0]})[1]["version"] == "v3")
+        registry.move(3)
+        until(lambda: server.post(INVOKE, {"observation": [0, 0, 0]})[1]["version"] == "3")
         assert "Traceback" not in server.output
         assert server.end() == 0
     answers = [answer for some in found for answer in some]
@@ -65,63 +85,81 @@ def test_no_request_is_lost_while_a_name_moves_and_one_version_is_broken(tmp_pat
     assert {status for status, _ in answers} == {200}
     for _, rows in answers:
         assert len({version for version, _ in rows}) == 1
-        assert all(version == f"v{number:.0f}" for version, number in rows)
+        assert all(version == f"{number:.0f}" for version, number in rows)
     assert len({rows[0][0] for _, rows in answers}) >= 3
-    assert verify(tmp_path / "audit").mistakes == []
+    assert verify(registry.folder / "audit").mistakes == []
 
 
-def test_a_version_that_fails_is_told_and_the_old_one_goes_on(tmp_path):
-    for name, options in {"v1": {}, "wide": {"n": 4}, "v2": {"version": 2.0}}.items():
-        write_policy(tmp_path / name, **options)
-    alias = tmp_path / "alias"
-    move(alias, "v1")
-    with Server(alias, program=PROGRAM) as server:
-        for turn, (wrong, why) in enumerate([("missing", "deploy.json"), ("wide", "other")]):
-            move(alias, wrong)
+def test_a_version_that_fails_is_told_and_the_old_one_goes_on(registry):
+    registry.put(1)
+    registry.put(2, is_broken=True)
+    registry.put(3, n=4)
+    registry.put(4)
+    registry.move(1)
+    with registry.serve() as server:
+        for turn, (wrong, why) in enumerate([(2, "policy.onnx was changed"), (3, "other")]):
+            registry.move(wrong)
             failures = f"alias_load_failures_total {turn + 1}"
             until(lambda failures=failures: failures in server.metrics())
-            assert f'version="v1",refused="{wrong}"' in server.metrics()
+            assert f'version="1",refused="{wrong}"' in server.metrics()
             assert why in server.metrics()
-            assert server.post(INVOKE, {"observation": [0, 0, 0]})[1]["version"] == "v1"
+            assert server.post(INVOKE, {"observation": [0, 0, 0]})[1]["version"] == "1"
         socket, _ = server.connect()
         start = time.monotonic()
-        move(alias, "v2")
-        until(lambda: say(socket, observation=[0, 0, 0])["version"] == "v2")
+        registry.move(4)
+        until(lambda: say(socket, observation=[0, 0, 0])["version"] == "4")
         # Generous: this machine is shared.
         assert time.monotonic() - start < 10
         assert "refused" not in server.metrics()
-        move(alias, "")
-        until(lambda: "alias_load_failures_total 3" in server.metrics())
 
 
-def test_an_episode_ends_with_the_version_it_began_with(tmp_path):
+def test_a_record_that_is_gone_is_told_and_nothing_older_is_served(registry, capsys, monkeypatch):
     for version in (1, 2):
-        write_policy(tmp_path / f"v{version}", has_state=True)
-    alias = tmp_path / "alias"
-    move(alias, "v1")
-    with Server(alias, program=PROGRAM) as server:
+        registry.put(version)
+        registry.move(version)
+    newest = registry.folder / "registry/models/tiny/aliases/production/000002.json"
+    data = newest.read_bytes()
+    with registry.serve() as server:
+        assert server.post(INVOKE, {"observation": [0, 0, 0]})[1]["version"] == "2"
+        newest.unlink()
+        until(lambda: "alias_load_failures_total 1" in server.metrics())
+        assert "000002.json is gone or changed" in server.metrics()
+        assert server.post(INVOKE, {"observation": [0, 0, 0]})[1]["version"] == "2"
+        # Nor does a server that starts now take the version before.
+        monkeypatch.setenv("RLZOO_MODELS", registry.environ["RLZOO_MODELS"])
+        assert dispatch.run("serve", ["tiny@production", "--port", "0"]) == 1
+        assert "000002.json is gone, so an older version is named" in capsys.readouterr().err
+        newest.write_bytes(data)
+        until(lambda: "refused" not in server.metrics())
+
+
+def test_an_episode_ends_with_the_version_it_began_with(registry):
+    for version in (1, 2):
+        registry.put(version, has_state=True)
+    registry.move(1)
+    with registry.serve() as server:
         socket, _ = server.connect()
         say(socket, observation=[0, 0, 0])
-        move(alias, "v2")
+        registry.move(2)
         until(lambda: "alias_moves_total 1" in server.metrics())
         answer = say(socket, observation=[0, 0, 0])
-        assert (answer["version"], answer["action"][1]) == ("v1", 2)
+        assert (answer["version"], answer["action"][1]) == ("1", 2)
         answer = say(socket, observation=[0, 0, 0], reset=True)
-        assert (answer["version"], answer["action"][1]) == ("v2", 1)
+        assert (answer["version"], answer["action"][1]) == ("2", 1)
 
 
-def serve_with_shadow(tmp_path, *more):
-    write_policy(tmp_path / "v1")
-    write_policy(tmp_path / "next", 101.0)
-    move(tmp_path / "alias", "v1")
-    move(tmp_path / "candidate", "next")
-    words = ("--shadow", tmp_path / "candidate", "--shadow-file", tmp_path / "shadow.jsonl")
-    return Server(tmp_path / "alias", *words, *more, program=PROGRAM)
+def serve_with_shadow(registry, **options):
+    registry.put(1)
+    registry.put(2, adds=99.0)
+    registry.move(1)
+    registry.move(2, "candidate")
+    words = ("--shadow", "tiny@candidate", "--shadow-file", registry.folder / "shadow.jsonl")
+    return registry.serve(*words, **options)
 
 
-def test_a_shadow_is_compared_and_never_answers(tmp_path, capsys):
-    file = tmp_path / "shadow.jsonl"
-    with serve_with_shadow(tmp_path) as server:
+def test_a_shadow_is_compared_and_never_answers(registry, capsys):
+    file = registry.folder / "shadow.jsonl"
+    with serve_with_shadow(registry) as server:
         socket, _ = server.connect()
         for row in observations(30):
             assert say(socket, observation=row.tolist())["action"][1] == 1
@@ -130,20 +168,21 @@ def test_a_shadow_is_compared_and_never_answers(tmp_path, capsys):
     # Without enough of it, there is no verdict.
     assert dispatch.run("shadow-report", [str(file)]) == 1
     text = capsys.readouterr().out
-    assert "candidate next beside v1: 30 decisions" in text
+    assert "candidate 2 beside 1: 30 decisions" in text
     assert "agrees within 5% of the range: 100.0%" in text
     assert "action[1]: mean difference 5.00%" in text
     assert "not enough" in text
 
 
 @pytest.mark.parametrize("way", ["sleeps", "crashes"])
-def test_a_candidate_that_sleeps_or_crashes_delays_nothing(tmp_path, way):
+def test_a_candidate_that_sleeps_or_crashes_delays_nothing(registry, way):
     code = {
         "sleeps": "import sys, time\nfor line in sys.stdin: time.sleep(1)",
         "crashes": "import os\nos.abort()",
     }[way]
     command = json.dumps([sys.executable, "-c", code])
-    with serve_with_shadow(tmp_path, "--shadow-command", command) as server:
+    program = (serving.__file__, "--shadow-command", command)
+    with serve_with_shadow(registry, program=program) as server:
         socket, _ = server.connect()
         start, count = time.monotonic(), 3000
         for _ in range(count):

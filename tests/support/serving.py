@@ -1,9 +1,10 @@
 """Folders as `deploy` writes them, made at once; and servers in processes of their own.
 
-As a program, it serves what a file names, as an alias does: `serving.py ALIAS_FILE [OPTIONS]`.
+As a program, it is `serve` with one option more: `serving.py --shadow-command JSON RUN [OPTIONS]`.
 """
 
 import contextlib
+import functools
 import hashlib
 import http.client
 import json
@@ -14,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -178,35 +178,15 @@ def until(condition, seconds=20):
         time.sleep(0.02)
 
 
-class AliasFile:
-    """A source whose version is the text of a file, and whose folders lie beside it."""
-
-    name, moves = "tiny", True
-
-    def __init__(self, path):
-        self._path = path
-
-    def version(self):
-        return self._path.read_text().strip()
-
-    def folder(self, version):
-        return self._path.parent / version
-
-
 def main(words):
+    from rlzoo_plus.commands import dispatch
     from rlzoo_plus.serving import server_start
 
-    alias, *rest = words
-    options = dict(zip(rest[::2], rest[1::2], strict=True))
-    plan = server_start.Plan(
-        AliasFile(Path(alias)),
-        audit=Path(options["--audit"]) if "--audit" in options else None,
-        shadow=AliasFile(Path(options["--shadow"])) if "--shadow" in options else None,
-        shadow_file=Path(options.get("--shadow-file", "shadow.jsonl")),
-        shadow_command=tuple(json.loads(options.get("--shadow-command", "[]"))),
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        server_start.serve(plan, server_start.Address(port=0), lambda text: print(text, flush=True))
+    option, command, *rest = words
+    assert option == "--shadow-command"
+    more = {"shadow_command": tuple(json.loads(command))}
+    server_start.Plan = functools.partial(server_start.Plan, **more)
+    return dispatch.run("serve", rest)
 
 
 def observations(count, seed=0, n=N):
@@ -215,4 +195,4 @@ def observations(count, seed=0, n=N):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

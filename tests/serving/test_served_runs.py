@@ -1,48 +1,18 @@
-"""A model of the registry is served by its alias; runs are exported and act as they do."""
+"""Runs are exported as they are served, and act as they do."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.registered import put
-from support.serving import Server, say, until, write_policy
+from support.serving import Server, say, write_policy
 
 import rlzoo_plus
 from rlzoo_plus.deploy.bundle_export import write_deployed
-from rlzoo_plus.models.model_store import ModelStore
 from rlzoo_plus.policies.values import Values
 from rlzoo_plus.serving.served_policy import ServedPolicy
 
 ROOT = Path(__file__).resolve().parents[2]
-CART = ROOT / "trained" / "cartpole_bullet"
-
-
-def version(registry, tmp_path, number, **options):
-    folder = tmp_path / f"version-{number}"
-    shutil.copytree(CART, folder)
-    write_policy(folder / "deploy", float(number), **options)
-    assert put(registry, folder) == number
-
-
-def test_an_alias_of_the_registry_is_followed(tmp_path):
-    registry = ModelStore(str(tmp_path / "registry"))
-    for number, options in ((1, {}), (2, {}), (3, {"n": 4})):
-        version(registry, tmp_path, number, **options)
-    registry.move("cart", "production", 1, action="promote", why="first")
-    environ = {"RLZOO_MODELS": str(tmp_path / "registry"), "XDG_CACHE_HOME": str(tmp_path)}
-    with Server("cart@production", **environ) as server:
-        socket, hello = server.connect()
-        assert hello["name"] == "cart"
-        assert say(socket, observation=[0, 0, 0])["version"] == "1"
-        registry.move("cart", "production", 2, action="promote", why="better")
-        until(lambda: say(socket, observation=[0, 0, 0])["version"] == "2")
-        registry.move("cart", "production", 3, action="promote", why="a mistake")
-        until(lambda: "alias_load_failures_total 1" in server.metrics())
-        assert say(socket, observation=[0, 0, 0])["version"] == "2"
-        registry.move("cart", "production", 1, action="rollback", why="back")
-        until(lambda: say(socket, observation=[0, 0, 0])["version"] == "1")
 
 
 @pytest.mark.slow
