@@ -283,8 +283,9 @@ MORE = {
     "run-robot": ["--set=clock=simulated"],
     "serve": ["--port=0"],
 }
-# A gate that says no, or cannot tell yet; instances that take a minute to end; too few decisions.
-EXIT_CODES = {"compare": (0, 1, 3), "cloud": (0, 1), "shadow-report": (0, 1)}
+# A gate that says no, or cannot tell yet; instances that take a minute to end; too few decisions;
+# a condition that never held.
+EXIT_CODES = {"compare": (0, 1, 3), "cloud": (0, 1), "shadow-report": (0, 1), "bisect": (0, 2)}
 # Nothing is left to be cancelled where all commands are run one after the other.
 NOTHING_TO_CANCEL = "no controller is at work"
 STUDY = ["hpo.n_timesteps=2048", "hpo.n_trials=2", "hpo.retrain.best=1", "hpo.retrain.seeds=1"]

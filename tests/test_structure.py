@@ -15,11 +15,12 @@ MOST_LOCAL_IMPORTS = 120
 ROOMS = {
     *("cloud", "control", "dashboard", "demonstrations", "deploy", "doctor", "drivers", "fast"),
     *("hub", "identify", "interpreters", "learner", "models", "policies", "ranks", "sb3"),
-    *("serving", "suites", "teams", "testing", "tuning", "workers"),
+    *("serving", "suites", "teams", "testing", "timetravel", "tuning"),
+    "workers",
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
-MOST_LINES_OF_THE_CORE = 43_500
+MOST_LINES_OF_THE_CORE = 44_000
 MOST_LINES_OF_A_ROOM = 6_300
 
 

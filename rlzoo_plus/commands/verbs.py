@@ -19,6 +19,8 @@ VERBS = {
     "collect": "write a policy's episodes as a dataset to learn from",
     "datasets": "look at datasets: list, show, check",
     "resume": "resume an unfinished run, bit for bit",
+    "branch": "begin a new run at a checkpoint, with changed settings",
+    "bisect": "find the update that broke a run: nan, or a metric",
     "doctor": "check a configuration before training, and measure its speed",
     "new-robot": "write an environment for your own URDF or MJCF",
     "identify": "fit a robot's mass, friction, latency, ... to a log of it",
@@ -55,7 +57,10 @@ VERBS = {
 }
 # The overview, by what one wants to do.
 GROUPS = {
-    "Train": ("train", "resume", "doctor", "verify-resume", "study", "checkpoint", "import-zoo"),
+    "Train": (
+        *("train", "resume", "doctor", "verify-resume", "study", "checkpoint", "import-zoo"),
+        *("branch", "bisect"),
+    ),
     "Look": (
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),

@@ -352,8 +352,11 @@ class Run:
         """
         return self.live_agent(which).algorithm
 
-    def live_agent(self, which: str | None = None) -> LiveAgent:
-        """Return the algorithm outside of a training; see `load_model`."""
+    def live_agent(self, which: str | None = None, config: RunConfig | None = None) -> LiveAgent:
+        """Return the algorithm outside of a training; see `load_model`.
+
+        `config` is one that fits the checkpoint, the run's own if None.
+        """
         accelerators.before_torch(self.config)
         from rlzoo_plus.training.live_agent import LiveAgent
 
@@ -373,7 +376,7 @@ class Run:
         if checkpoint is None:
             at = "" if which is None else f" at step {step} ({which})"
             raise ConfigError(f"{self.path} has no checkpoint{at}: use policy().")
-        return LiveAgent(self.config, checkpoint)
+        return LiveAgent(config or self.config, checkpoint)
 
     def plot(self, out: str | Path | None = None) -> Path:
         """Draw the learning curve; return the path of the picture.
@@ -466,6 +469,11 @@ class Run:
             config = self.config.model_copy(update={"store": None} if without_store else {})
             path, url = self._place.path, self._place.url
             require_trust(config, path, trust=self._trust, to_train=to_train, url=url)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is a copy of a run in S3 or on the Hub, without checkpoints."""
+        return self._place is not None and self._place.is_copy
 
     @property
     def is_trusted(self) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlzoo_plus.analysis.find_run import Place
+from rlzoo_plus.analysis.progress import about_run
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.secrets import redact
@@ -178,7 +179,6 @@ class StoreSync:
         about: dict[str, bool],
     ) -> None:
         """Start it; `about` is more of its ticket, see `Sender`."""
-        from rlzoo_plus.analysis.progress import about_run
         from rlzoo_plus.store.mirror import RUNS
 
         assert config.store is not None

@@ -101,14 +101,15 @@ def restore(agent: BaseAlgorithm, state: dict[str, Any], changed: Collection[str
         state: From `capture`.
         changed: Hyperparameters that were changed since; they stay as configured.
     """
-    restore_parameters(agent, state)
+    restore_parameters(agent, state, changed)
     attributes = {k: v for k, v in state["attributes"].items() if k not in changed}
     restore_attributes(agent, attributes)
     for name in _OBSERVATIONS:
         layout = state.get("layouts", {}).get(name)
         if layout is not None:
             setattr(agent, name, in_layout(getattr(agent, name), layout))
-    _restore_noise(getattr(agent, "action_noise", None), state["noise"])
+    if "action_noise" not in changed:
+        _restore_noise(getattr(agent, "action_noise", None), state["noise"])
     values, counts, excluded = (state["logger"][k] for k in ("values", "counts", "excluded"))
     if not values.keys() == counts.keys() == excluded.keys():
         raise ValueError("the values that wait to be logged are incomplete")
@@ -136,8 +137,12 @@ def restore_attributes(agent: BaseAlgorithm, attributes: dict[str, Any]) -> None
                 raise ValueError("the statistics of the last episodes are not numbers")
 
 
-def restore_parameters(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
+def restore_parameters(
+    agent: BaseAlgorithm, state: dict[str, Any], changed: Collection[str] = ()
+) -> None:
     """Restore networks, optimizers and learned tensors, e.g. from an older checkpoint.
+
+    The tensor of a changed hyperparameter, as that of a fixed `ent_coef`, stays as configured.
 
     Raises:
         ValueError: They do not fit the agent.
@@ -145,7 +150,8 @@ def restore_parameters(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
     saved = state["parameters"]
     _check_optimizers(agent, saved)
     agent.set_parameters(tensors_of(saved), exact_match=True, device=agent.device)
-    _restore_tensors(agent, state["tensors"])
+    tensors = state["tensors"].items()
+    _restore_tensors(agent, {k: v for k, v in tensors if k.removesuffix("_tensor") not in changed})
 
 
 def take_over_optimizers(agent: BaseAlgorithm, state: dict[str, Any]) -> None:

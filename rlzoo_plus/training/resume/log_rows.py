@@ -27,7 +27,7 @@ _MOST_BYTES = 2**23
 _LARGEST_FILE_BYTES = 2 * _MOST_BYTES
 _LONGEST_VALUE = 60
 # Metrics that are timings, also those of a user's callback.
-_TIMING = re.compile(r"^(time|perf|system)/|(time|fps|seconds|_s|_ms)$")
+TIMING = re.compile(r"^(time|perf|system)/|(time|fps|seconds|_s|_ms)$")
 # Of a row in monitor/: return, length, time.
 _TIME_COLUMN = 2
 _Size = Annotated[int, Field(strict=True, ge=0)]
@@ -164,6 +164,19 @@ class CutRows(BaseModel):
             log.warning("the rows cut off cannot be compared after another stop: %s", error)
 
 
+def copy_logs(source: RunDir, target: RunDir, sizes: Mapping[str, int]) -> None:
+    """Copy the log files as they were at a checkpoint to a run that has none yet.
+
+    Raises:
+        OSError: One cannot be read or written.
+        ValueError: `sizes` is malformed.
+    """
+    _check_sizes(sizes)
+    for name, path in _log_files(source).items():
+        if name in sizes:
+            write_atomic(target.path / name, read_plain_part(path, 0, sizes[name]))
+
+
 def _check_sizes(sizes: Any) -> None:
     is_mapping = isinstance(sizes, Mapping)
     if not is_mapping or not all(type(size) is int and size >= 0 for size in sizes.values()):
@@ -213,7 +226,7 @@ def _comparable(name: str, line: bytes) -> str:
     if record is None:
         return text
     record.pop("ts", None)
-    if _TIMING.search(str(record.get("key"))):
+    if TIMING.search(str(record.get("key"))):
         record.pop("value", None)
     return json.dumps(record)
 

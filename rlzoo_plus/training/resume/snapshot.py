@@ -211,6 +211,10 @@ class RunSnapshot:
         effects, self._pending_at = restored
         if (ranks := getattr(agent, "ranks", None)) is not None:
             effects += ranks.restore(state.get("ranks"))
+        # A branch begins at another run's checkpoint; what it was begun to change is no reason.
+        if isinstance(begun := about.get("branch"), Mapping):
+            meant, changes = changes, changed_values({"config": begun}, self.config)
+            effects = [] if any(key.startswith("env.") for key in meant) else effects
         if agent.num_timesteps != checkpoint.step:
             raise ValueError(f"its agent has taken {agent.num_timesteps} steps")
         self.has_written(checkpoint.chunks)
@@ -332,6 +336,7 @@ def restore_all(
         return problems, (0, 0, {})
     # The algorithm's arguments, whatever changed below them.
     changed = [k.removeprefix(prefix).split(".")[0] for k in changes if k.startswith(prefix)]
+    changed += [k.split(".")[1] for k in changes if k.startswith("algo.action_noise")]
     agent_state.restore(agent, state["agent"], changed)
     buffer = getattr(agent, "replay_buffer", None)
     position = 0
