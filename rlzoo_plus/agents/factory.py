@@ -18,6 +18,7 @@ from gymnasium import spaces
 from rlzoo_plus import accelerators
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.layer_norm import with_layer_norm
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -233,7 +234,10 @@ def policy_class_of(
             )
     else:
         found = aliases[_chosen_alias(network, spec, aliases, space)]
-    return cast("type[BasePolicy]", _backend(spec).policy_class(found, spec, space))
+    found = cast("type[BasePolicy]", _backend(spec).policy_class(found, spec, space))
+    if network.layer_norm or network.dropout:
+        found = with_layer_norm(found, network.layer_norm, network.dropout)
+    return found
 
 
 def _chosen_alias(

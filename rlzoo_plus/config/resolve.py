@@ -271,6 +271,7 @@ def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
             f"algo.hyperparams.top_quantiles_to_drop_per_net={dropped} leaves none of the "
             f"{n_quantiles} quantiles. Set it lower, or network.n_quantiles higher."
         )
+    yield from _of_layer_norm(config, spec)
     arch = config.network.net_arch
     if not isinstance(arch, dict):
         return
@@ -287,6 +288,21 @@ def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
             f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. Write a "
             "list, e.g. network.net_arch=[64,64]."
         )
+
+
+def _of_layer_norm(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what layer normalisation and dropout of critics do not go with."""
+    network = config.network
+    for key, value in (("layer_norm", network.layer_norm), ("dropout", network.dropout)):
+        if value is None or spec.backend == "jax":
+            continue
+        if spec.family is not Family.OFF_POLICY:
+            yield f"network.{key}={value}: {spec.name} is not off-policy. Leave it out."
+        elif config.export.sb3_zip:
+            yield (
+                f"network.{key}={value} with export.sb3_zip=true: Stable-Baselines3 has no such "
+                "network. Leave one of them out."
+            )
 
 
 def _of_init(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:

@@ -129,6 +129,8 @@ class NetworkConfig(Section):
     normalize_images: bool | None
     n_critics: Few | None = None
     n_quantiles: Count | None = None
+    layer_norm: Literal["critic", "all"] | None = None
+    dropout: Annotated[Number, Field(gt=0, lt=1)] | None = None
     optimizer: str | None
     optimizer_kwargs: dict[str, Any] | None
     lstm: LstmConfig = LstmConfig()
@@ -420,6 +422,7 @@ class RunConfig(Section):
             has_critics = is_off_policy and "Box" in spec.actions
             uses = {"lstm": spec.recurrent, "replay_buffer": is_off_policy}
             uses |= dict.fromkeys(("n_critics", "action_noise"), has_critics)
+            uses |= dict.fromkeys(("layer_norm", "dropout"), is_off_policy)
             uses["n_quantiles"] = spec.name.endswith(("tqc", "qrdqn"))
             for section, keys in OF_SOME_ALGORITHMS.items():
                 for key, unset in keys.items():

@@ -11,13 +11,14 @@ _UNUSED: dict[str, Any] = {
     "distributed": 1,
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }
+_UNUSED_OF_NETWORK: dict[str, Any] = {"layer_norm": None, "dropout": None}
 _UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1}
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.
 OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {
     "network": {
         "lstm": dict.fromkeys(("hidden_size", "n_layers", "shared", "enable_critic")),
-        **{"n_critics": None, "n_quantiles": None},
+        **{"n_critics": None, "n_quantiles": None, **_UNUSED_OF_NETWORK},
     },
     "algo": {"action_noise": None, "replay_buffer": None},
 }
@@ -37,8 +38,9 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
     kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
     if starts_fresh:
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
-    if isinstance(found := kept.get("env"), Mapping):
-        kept["env"] = {k: v for k, v in found.items() if v != _UNUSED_OF_ENV.get(k, _USED)}
+    for section, values in (("env", _UNUSED_OF_ENV), ("network", _UNUSED_OF_NETWORK)):
+        if isinstance(found := kept.get(section), Mapping):
+            kept[section] = {k: v for k, v in found.items() if v != values.get(k, _USED)}
     # The content counts; what is hashed has no path.
     names = ("path", "sha256")
     if isinstance(found := kept.get("data"), Mapping) and not any(map(found.get, names)):

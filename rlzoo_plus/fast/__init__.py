@@ -19,9 +19,12 @@ READ = {
         *("common/base_class.py", "common/buffers.py", "common/off_policy_algorithm.py"),
         *("common/on_policy_algorithm.py", "common/policies.py", "common/utils.py"),
     ),
-    "sb3_contrib": ("qrdqn/qrdqn.py", "tqc/tqc.py"),
+    "sb3_contrib": (
+        *("crossq/crossq.py", "qrdqn/qrdqn.py", "tqc/tqc.py"),
+        *("common/torch_layers.py", "common/utils.py"),
+    ),
 }
-READ_HASH = "b4725b8c840accaa"
+READ_HASH = "bb4234f46e5354a9"
 
 
 def why_not_tested() -> str:

@@ -38,6 +38,8 @@ VARIANTS = {
     "sac-shared-features": ("sac", ("network.share_features_extractor=true",)),
     "sac-fixed-entropy": ("sac", ("algo.hyperparams.ent_coef=0.1",)),
     "sac-nstep": ("sac", ("algo.hyperparams.n_steps=3",)),
+    "sac-layer-norm": ("sac", ("network.layer_norm=all", "network.dropout=0.1")),
+    "qrdqn-droq": ("qrdqn", ("network=droq",)),
     "qrdqn-quantiles": ("qrdqn", ("network.n_quantiles=5",)),
     "tqc-quantiles": ("tqc", ("network.n_quantiles=5",)),
     "ppo-no-ortho": ("ppo", ("network.ortho_init=false", "network.log_std_init=-1")),

@@ -576,6 +576,7 @@ def test_config_yaml_has_every_key_that_counts_and_none_of_another_algorithm(res
     assert whole.keys() == RunConfig.model_fields.keys()
     assert whole["eval"].keys() == EvalConfig.model_fields.keys()
     others = {"lstm", "n_critics", "n_quantiles", "action_noise", "replay_buffer"}
+    others |= {"layer_norm", "dropout"}
     assert not others & (whole["network"].keys() | whole["algo"].keys())
     sac = resolve_config("algo=tqc", "env=pendulum", "tuned=none").config.whole()
     assert others - {"lstm"} <= sac["network"].keys() | sac["algo"].keys()

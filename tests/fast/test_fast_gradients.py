@@ -8,7 +8,6 @@ import pytest
 import torch
 from gymnasium import spaces
 from sb3_contrib import TQC
-from sb3_contrib.common.utils import quantile_huber_loss
 from stable_baselines3 import A2C, PPO, SAC, TD3
 from torch import nn
 
@@ -42,13 +41,6 @@ def in_double_precision(monkeypatch):
     for name in ("policies", "torch_layers"):
         module = f"stable_baselines3.common.{name}.preprocess_obs"
         monkeypatch.setattr(module, lambda obs, *_, **__: obs, raising=False)
-
-    def loss(current, target, **options):
-        # Its own levels are of 32 bits.
-        levels = (torch.arange(current.shape[-1], dtype=torch.double) + 0.5) / current.shape[-1]
-        return quantile_huber_loss(current, target, levels.view(1, 1, -1, 1), **options)
-
-    monkeypatch.setattr("sb3_contrib.common.utils.quantile_huber_loss", loss)
 
 
 def assert_same(found, expected, names):

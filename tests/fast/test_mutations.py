@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from sb3_contrib import TQC
+from sb3_contrib import QRDQN, TQC, CrossQ
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.training
 SMALL = {"policy_kwargs": {"net_arch": [8, 8]}}
 ON = {**SMALL, "n_steps": 16}
 OFF = {**SMALL, "learning_starts": 16, "batch_size": 16, "train_freq": 4, "gradient_steps": 2}
+BATCHES = {"renorm_warmup_steps": 8}
 ALGORITHMS = {
     "PPO": (PPO, {**ON, "batch_size": 16, "n_epochs": 2}, 192),
     "A2C": (A2C, ON, 192),
@@ -37,6 +38,8 @@ ALGORITHMS = {
     "TQC": (TQC, OFF, 96),
     "DDPG": (DDPG, OFF, 96),
     "DQN": (DQN, {**OFF, "target_update_interval": 20}, 96),
+    "QRDQN": (QRDQN, {**OFF, "target_update_interval": 20}, 96),
+    "CrossQ": (CrossQ, {**OFF, "policy_kwargs": {**BATCHES, "net_arch": [8, 8]}}, 96),
 }
 # Changing them stops or prolongs a training, or breaks any algorithm.
 LEFT_ALONE = {
@@ -246,11 +249,11 @@ def trained(algorithm, seed, *, recorded):
     rng, undo, done = random.Random(seed), [], []
     torch.set_num_threads(1)
     arguments = copy.deepcopy(arguments)
-    if base not in (DQN, TD3, DDPG) and rng.random() < 0.25:
+    if base not in (DQN, QRDQN, TD3, DDPG) and rng.random() < 0.25:
         arguments["use_sde"] = True
     is_normalized, at = rng.random() < 0.3, rng.choice([0, *range(1, steps // 2 - 8)])
     kind = rng.choice(CHANGES)
-    venv = make_vec_env("CartPole-v1" if base is DQN else "Pendulum-v1", 2, seed=0)
+    venv = make_vec_env("CartPole-v1" if base in (DQN, QRDQN) else "Pendulum-v1", 2, seed=0)
     if is_normalized:
         venv = VecNormalize(venv)
     agent = with_iteration_hook(base, Accelerated)(

@@ -7,9 +7,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from sb3_contrib import TQC
+from sb3_contrib import QRDQN, TQC, CrossQ
+from sb3_contrib.common.utils import quantile_huber_loss as sb3_quantile_loss
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from support.training import assert_same_tree, tiny_config, train_run
@@ -23,6 +25,7 @@ from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.fast.door import Accelerated, record
 from rlzoo_plus.fast.recorded import graphs, tape
+from rlzoo_plus.fast.recorded.quantiles import quantile_huber_loss
 
 pytestmark = pytest.mark.training
 
@@ -37,7 +40,11 @@ GOAL, HINDSIGHT = "tests/TinyGoal-v0", {"replay_buffer_class": HerReplayBuffer}
 GSDE = {"use_sde": True, "sde_sample_freq": 4}
 SMALL = {"n_steps": 64, "batch_size": 48, "n_epochs": 3}  # the last minibatch is smaller
 ONE_STEP = {"learning_starts": 40, "batch_size": 32, "policy_kwargs": {"net_arch": [32, 24]}}
+TWO_STEPS = {**ONE_STEP, "train_freq": 8, "gradient_steps": 2}
 SIX_STEPS = {**ONE_STEP, "train_freq": 8, "gradient_steps": 6, "learning_rate": linear(1e-3)}
+# Fewer batches of actors and of critics than the tests make: both pass the boundary, one by one.
+WARM = {"net_arch": {"pi": [24], "qf": [32, 16]}, "renorm_warmup_steps": 9, "n_critics": 3}
+NOISE = {"action_noise": NormalActionNoise(np.zeros(1), np.full(1, 0.1))}
 OFF_POLICY = {
     "sac": (SAC, TINY, False, ONE_STEP),
     "sac-gsde-normalized-schedule": (SAC, CONTINUOUS, True, {**SIX_STEPS, "use_sde": True}),
@@ -46,10 +53,23 @@ OFF_POLICY = {
     "sac-nstep": (SAC, CONTINUOUS, False, {**SIX_STEPS, "n_steps": 3}),
     "td3": (TD3, CONTINUOUS, False, ONE_STEP),
     "td3-tiny-normalized-schedule": (TD3, TINY, True, SIX_STEPS),
+    # The first update that moves the actor does so in its first step, the next one in its second.
+    "td3-late-actor": (TD3, CONTINUOUS, False, {**TWO_STEPS, "policy_delay": 3}),
     "tqc": (TQC, CONTINUOUS, False, SIX_STEPS),
     "tqc-tiny-gsde-normalized": (TQC, TINY, True, {**SIX_STEPS, "use_sde": True}),
     "dqn": (DQN, DISCRETE, False, {**ONE_STEP, "target_update_interval": 100}),
     "dqn-normalized-schedule": (DQN, DISCRETE, True, {**SIX_STEPS, "max_grad_norm": 0.5}),
+    "crossq": (CrossQ, TINY, False, ONE_STEP),
+    "crossq-late-actor-gsde": (CrossQ, CONTINUOUS, True, {**SIX_STEPS, **GSDE, "policy_delay": 4}),
+    "crossq-fixed-entropy-noise": (
+        CrossQ,
+        CONTINUOUS,
+        False,
+        {**SIX_STEPS, **NOISE, "ent_coef": 0.1},
+    ),
+    "crossq-warm": (CrossQ, TINY, True, {**SIX_STEPS, "n_steps": 3, "policy_kwargs": WARM}),
+    "qrdqn": (QRDQN, DISCRETE, False, {**ONE_STEP, "target_update_interval": 100}),
+    "qrdqn-clipped": (QRDQN, DISCRETE, True, {**SIX_STEPS, "max_grad_norm": 0.5, "n_steps": 3}),
     "sac-goal-hindsight": (SAC, GOAL, False, {**SIX_STEPS, **HINDSIGHT}),
     "tqc-goal-normalized-gsde": (TQC, GOAL, True, {**SIX_STEPS, "use_sde": True}),
     "td3-goal-hindsight-normalized": (TD3, GOAL, True, {**SIX_STEPS, **HINDSIGHT}),
@@ -60,6 +80,8 @@ FURTHER = {
     "sac-car-gsde": (SAC, "MountainCarContinuous-v0", False, {**FEW, "use_sde": True}),
     "td3-car-normalized": (TD3, "MountainCarContinuous-v0", True, FEW),
     "tqc-car-normalized": (TQC, "MountainCarContinuous-v0", True, FEW),
+    "crossq-car-gsde": (CrossQ, "MountainCarContinuous-v0", False, {**FEW, "use_sde": True}),
+    "qrdqn-acrobot": (QRDQN, "Acrobot-v1", False, FEW),
     "dqn-acrobot": (DQN, "Acrobot-v1", False, FEW),
     "dqn-car-normalized": (DQN, "MountainCar-v0", True, FEW),
 }
@@ -109,6 +131,23 @@ def test_weights_of_off_policy_algorithms_are_those_of_stable_baselines3(name):
 @pytest.mark.parametrize("name", [*CASES, *OFF_POLICY, *FURTHER])
 def test_weights_are_those_of_stable_baselines3_after_many_steps(name):
     assert_same_as_sb3({**CASES, **OFF_POLICY, **FURTHER}[name], 20_000)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_quantile_loss_has_the_bits_of_sb3_contrib(seed):
+    torch.manual_seed(seed)
+    n, m, batch = torch.randint(1, 40, (3,)).tolist()
+    is_of_tqc, scale = seed % 2 == 0, 10.0 ** (seed % 5 - 2)
+    current = (scale * torch.randn(batch, *[2] * is_of_tqc, n)).requires_grad_()
+    target = scale * torch.randn(batch, *[1] * is_of_tqc, m)
+    if seed % 4 < 2:  # some differences are 0 or 1
+        current, target = current.detach().round().requires_grad_(), target.round()
+    target[0].view(-1)[0] = (0.0, torch.inf, torch.nan)[seed % 3]
+    expected = sb3_quantile_loss(current, target, sum_over_quantiles=not is_of_tqc)
+    found = quantile_huber_loss(current, target, sums=not is_of_tqc)
+    gradients = [torch.autograd.grad(each, current)[0] for each in (found, expected)]
+    for part in ((found, expected), gradients):
+        torch.testing.assert_close(*part, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("algorithm", [PPO, DQN, SAC])
@@ -242,6 +281,21 @@ def test_what_torchscript_cannot_call_is_left_to_stable_baselines3(monkeypatch):
 
 class _Losses:
     mse_loss = staticmethod(functional.mse_loss)
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3", "crossq", "qrdqn"])
+def test_critics_with_layer_norm_and_dropout_are_recorded(algo):
+    discrete = ["env.kwargs.discrete=true"] if algo == "qrdqn" else []
+    config = tiny_config(algo, TINY, *discrete, "network=droq", "n_timesteps=160")
+    agents = []
+    for updates in (True, False):
+        torch.set_num_threads(1)
+        chosen = config.model_copy(update={"record_updates": updates})
+        agents.append(make_agent(chosen, make_train_env(chosen, 1), 1))
+        agents[-1].learn(160)
+    assert_same_tree(*map(outcome, agents))
+    assert agents[0].recorded.n_recorded
+    assert not agents[0].recorded.reason
 
 
 @pytest.mark.parametrize("algo", ["ppo", "sac"])

@@ -96,6 +96,8 @@ VARIANTS = {
     ),
     "sac-attention-numbers": ("sac", FLAT, ARM, True, ("network=attention",)),
     "crossq-deep_sets-alone": ("crossq", TABLE, ARM, True, ("network=deep_sets",)),
+    "sac-layer_norm": ("sac", FLAT, ARM, True, ("network.layer_norm=all",)),
+    "dqn-droq": ("dqn", FLAT, CHOICE, True, ("network=droq",)),
     "ppo-squashed": ("ppo", FLAT, ARM, True, (*SDE, "network.squash_output=true")),
     "ppo-double": ("ppo", DOUBLE, ARM, True, ()),
     "ppo-unbounded": ("ppo", FLAT, FREE, True, ()),

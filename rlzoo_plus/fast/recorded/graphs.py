@@ -7,7 +7,6 @@ nothing is allocated, and views of it are made once.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -22,7 +21,6 @@ from rlzoo_plus.fast.recorded.memory import MemoryPlan
 from rlzoo_plus.fast.recorded.recording import Call, Number, Recording, Slot, leaves
 from rlzoo_plus.fast.recorded.scope import NotCompilableError, Scope
 
-log = logging.getLogger(__name__)
 aten = torch.ops.aten
 _FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
 _WITH_TENSOR = {

@@ -1,4 +1,4 @@
-"""The updates of SAC, TQC, TD3 and DQN from recordings: the numbers that `train` computes."""
+"""The updates of SAC, TQC and TD3 from recordings: the numbers that `train` computes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch.nn import functional as F  # noqa: N812 - as torch writes it
 from rlzoo_plus.fast.recorded.bit_comparison import learned_tensors
 from rlzoo_plus.fast.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
 from rlzoo_plus.fast.recorded.parts import joined, named
+from rlzoo_plus.fast.recorded.quantiles import quantile_huber_loss
 from rlzoo_plus.fast.recorded.recorded_updates import Update
 from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
 
@@ -22,7 +23,15 @@ _OF_A_BATCH = ("observations", "actions", "next_observations", "rewards", "dones
 
 
 class OffPolicyUpdate(Update):
-    """What algorithms with a replay buffer share."""
+    """What algorithms with a replay buffer share.
+
+    Attributes:
+        variant: What else than its arguments decides which calls `update` makes.
+        buffers: What `update` changes beside optimizers and target networks.
+    """
+
+    variant: Any = None
+    buffers: Sequence[Tensor] = ()
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
@@ -90,6 +99,7 @@ class OffPolicyUpdate(Update):
             polyaks: Target networks that it moves.
             max_norm: The norm to which gradients are clipped.
         """
+        numbers = dict(numbers)  # another call may make other steps
         for one in steps:
             one.begin()
             numbers |= one.next_numbers(max_norm)
@@ -110,7 +120,7 @@ class OffPolicyUpdate(Update):
         polyaks: Sequence[Polyak],
     ) -> Tape:
         """Return the recording of `update`."""
-        key = len(polyaks), tuple((n, t.shape) for n, t in batch.items())
+        key = self.variant, len(polyaks), tuple((n, t.shape) for n, t in batch.items())
         if key not in self._tapes:
             names = list(batch)
 
@@ -119,7 +129,7 @@ class OffPolicyUpdate(Update):
                 return self.update(given, numbers, polyaks)
 
             owners: list[Any] = [*steps, *polyaks]
-            changed = [t for one in owners for t in one.changed]
+            changed = [*self.buffers, *(t for one in owners for t in one.changed)]
             readable = [*self._readable(), *(t for one in polyaks for t in one.readable)]
             inputs = list(batch.values())
             self._tapes[key] = Tape(of_inputs, inputs, numbers, readable, changed)
@@ -153,8 +163,9 @@ class SACUpdate(OffPolicyUpdate):
         if agent.ent_coef_optimizer is not None:
             steps = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef], "entropy")
             self._entropy = self._recorded(steps)
-        critic, target = agent.critic.parameters(), agent.critic_target.parameters()
-        self._polyak = Polyak(self._critic, list(critic), list(target))
+        if target := getattr(agent, "critic_target", None):  # CrossQ has none
+            critic = list(agent.critic.parameters())
+            self._polyak = Polyak(self._critic, critic, list(target.parameters()))
 
     def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
         agent = self.agent
@@ -174,10 +185,7 @@ class SACUpdate(OffPolicyUpdate):
             ent_coef = batch.ent_coef
         else:
             ent_coef = torch.exp(agent.log_ent_coef.detach())
-            surplus = (log_prob + numbers.target_entropy).detach()
-            loss = -(agent.log_ent_coef * surplus).mean()
-            self._step(entropy_steps, loss, numbers)
-            logged = [loss.detach(), ent_coef]
+            logged = [self._step_entropy(entropy_steps, log_prob, numbers), ent_coef]
         with torch.no_grad():
             next_actions, next_log_prob = actor.action_log_prob(batch.next_observations)
             values = agent.critic_target(batch.next_observations, next_actions)
@@ -188,14 +196,25 @@ class SACUpdate(OffPolicyUpdate):
         self._step(self._critic, critic_loss, numbers)
         value = self._value(agent.critic(batch.observations, actions))
         loss = (ent_coef * log_prob - value).mean()
-        noise = []
-        if agent.use_sde:
-            distribution = actor.action_dist
-            noise = [distribution.exploration_mat, distribution.exploration_matrices]
+        noise = self._noise()
         self._step(self._actor, loss, numbers)
         self._move(polyaks, numbers)
-        logged = [loss.detach(), critic_loss.detach(), *logged]
-        return [*logged, *(matrix.detach() for matrix in noise)]
+        return [loss.detach(), critic_loss.detach(), *logged, *noise]
+
+    def _step_entropy(self, steps: FlatSteps, log_prob: Tensor, numbers: SimpleNamespace) -> Tensor:
+        """Step the entropy coefficient, and return its loss."""
+        surplus = (log_prob + numbers.target_entropy).detach()
+        loss: Tensor = -(self.agent.log_ent_coef * surplus).mean()
+        self._step(steps, loss, numbers)
+        return loss.detach()
+
+    def _noise(self) -> list[Tensor]:
+        """Return the matrices of gSDE's noise, if the actor has them."""
+        if not self.agent.use_sde:
+            return []
+        distribution = self.agent.actor.action_dist
+        matrices = distribution.exploration_mat, distribution.exploration_matrices
+        return [matrix.detach() for matrix in matrices]
 
     def _next_target(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
@@ -213,17 +232,10 @@ class SACUpdate(OffPolicyUpdate):
 
     def make(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Do what SAC's `train` does."""
-        agent = self.agent
-        entropy, logged = self._entropy, []
+        agent, logged = self.agent, []
         noise: Sequence[Tensor] = ()
-        optimizers = [agent.actor.optimizer, agent.critic.optimizer]
-        optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
-        agent._update_learning_rate(optimizers)
-        numbers: dict[str, Any] = {"gamma": agent.gamma, "tau": agent.tau, "rest": 1 - agent.tau}
-        numbers["target_entropy"] = float(agent.target_entropy)
-        fixed = {} if entropy is not None else {"ent_coef": agent.ent_coef_tensor}
-        order = [*([] if entropy is None else [entropy]), self._critic, self._actor]
-        n_logged = 2 if entropy is None else 4
+        numbers, fixed, entropy = self._begin()
+        order, n_logged = [*entropy, self._critic, self._actor], 2 + 2 * len(entropy)
         for step in range(gradient_steps):
             batch = self._sample(batch_size, **fixed)
             moves = step % agent.target_update_interval == 0
@@ -233,25 +245,42 @@ class SACUpdate(OffPolicyUpdate):
             noise = results[n_logged:]
             if moves and agent.batch_norm_stats:
                 polyak_update(agent.batch_norm_stats, agent.batch_norm_stats_target, 1.0)
+        agent._n_updates += gradient_steps
+        self._end(noise, *zip(*logged, strict=True))
+
+    def _begin(self) -> tuple[dict[str, Any], dict[str, Tensor], list[FlatSteps]]:
+        """Set the learning rates; return numbers, inputs and steps of the entropy coefficient."""
+        agent, entropy = self.agent, [] if self._entropy is None else [self._entropy]
+        optimizers = [agent.actor.optimizer, agent.critic.optimizer]
+        optimizers += [agent.ent_coef_optimizer] if entropy else []
+        agent._update_learning_rate(optimizers)
+        numbers: dict[str, Any] = {"gamma": agent.gamma, "tau": agent.tau, "rest": 1 - agent.tau}
+        numbers["target_entropy"] = float(agent.target_entropy)
+        return numbers, {} if entropy else {"ent_coef": agent.ent_coef_tensor}, entropy
+
+    def _end(
+        self,
+        noise: Sequence[Tensor],
+        actor: Sequence[Tensor],
+        critic: Sequence[Tensor],
+        entropy: Sequence[Tensor] = (),
+        coefficients: Sequence[Tensor] = (),
+    ) -> None:
+        """Complete the optimizers' own state and the noise of gSDE; log losses, coefficients."""
+        agent, logger = self.agent, self.agent.logger
         for one in self.steps:
             one.publish()
         if agent.use_sde:
             distribution = agent.actor.action_dist
             distribution.exploration_mat, distribution.exploration_matrices = noise
-        agent._n_updates += gradient_steps
-        self._log(logged)
-
-    def _log(self, logged: list[Sequence[Tensor]]) -> None:
-        logger, agent = self.agent.logger, self.agent
-        columns = [_mean(column) for column in zip(*logged, strict=True)]
-        fixed = float(agent.ent_coef_tensor) if self._entropy is None else None
-        coefficient = columns[3] if fixed is None else np.mean([fixed] * len(logged))
+        fixed = [] if coefficients else [float(agent.ent_coef_tensor)] * len(critic)
         logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
-        logger.record("train/ent_coef", coefficient)
-        logger.record("train/actor_loss", columns[0])
-        logger.record("train/critic_loss", columns[1])
-        if self._entropy is not None:
-            logger.record("train/ent_coef_loss", columns[2])
+        logger.record("train/ent_coef", np.mean(fixed) if fixed else mean_of(coefficients))
+        if actor:
+            logger.record("train/actor_loss", mean_of(actor))
+        logger.record("train/critic_loss", mean_of(critic))
+        if entropy:
+            logger.record("train/ent_coef_loss", mean_of(entropy))
 
 
 class TQCUpdate(SACUpdate):
@@ -273,9 +302,7 @@ class TQCUpdate(SACUpdate):
         return target
 
     def _critic_loss(self, current: Any, target: Tensor) -> Tensor:
-        from sb3_contrib.common.utils import quantile_huber_loss
-
-        return quantile_huber_loss(current, target, sum_over_quantiles=False)
+        return quantile_huber_loss(current, target, sums=False)
 
     def _value(self, values: Any) -> Tensor:
         mean: Tensor = values.mean(dim=2).mean(dim=1, keepdim=True)
@@ -356,49 +383,8 @@ class TD3Update(OffPolicyUpdate):
         logger = agent.logger
         logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
         if actor_losses:
-            logger.record("train/actor_loss", _mean(actor_losses))
-        logger.record("train/critic_loss", _mean(critic_losses))
-
-
-class DQNUpdate(OffPolicyUpdate):
-    """The update of DQN."""
-
-    def __init__(self, agent: Any) -> None:
-        super().__init__(agent)
-        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net)
-
-    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
-        return (self.agent.max_grad_norm is None,)
-
-    def update(
-        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
-    ) -> list[Tensor]:
-        """Step the network; return its loss."""
-        agent = self.agent
-        with torch.no_grad():
-            values, _ = agent.q_net_target(batch.next_observations).max(dim=1)
-            target = self._target(batch, numbers, values.reshape(-1, 1))
-        current = agent.q_net(batch.observations)
-        current = torch.gather(current, dim=1, index=batch.actions.long())
-        loss = F.smooth_l1_loss(current, target)
-        clips = agent.max_grad_norm is not None
-        self._step(self._critic, loss, numbers, clips=clips)
-        return [loss.detach()]
-
-    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Do what DQN's `train` does."""
-        agent = self.agent
-        agent._update_learning_rate(agent.policy.optimizer)
-        losses = []
-        for _ in range(gradient_steps):
-            batch = self._sample(batch_size)
-            numbers, steps = {"gamma": agent.gamma}, [self._critic]
-            (loss,) = self._run(batch, numbers, steps, (), agent.max_grad_norm)
-            losses.append(loss)
-        self._critic.publish()
-        agent._n_updates += gradient_steps
-        agent.logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
-        agent.logger.record("train/loss", _mean(losses))
+            logger.record("train/actor_loss", mean_of(actor_losses))
+        logger.record("train/critic_loss", mean_of(critic_losses))
 
 
 def as_batch(named: Iterable[tuple[str, Tensor]]) -> SimpleNamespace:
@@ -406,7 +392,7 @@ def as_batch(named: Iterable[tuple[str, Tensor]]) -> SimpleNamespace:
     return SimpleNamespace(**{"discounts": None, **joined(named)})
 
 
-def _mean(values: Sequence[Tensor]) -> Any:
+def mean_of(values: Sequence[Tensor]) -> Any:
     """Return the mean as SB3 computes it: of numbers, in double precision."""
     if len(values) == 1:
         return np.float64(0.0 + values[0].item())  # as a sum: -0.0 becomes 0.0

@@ -17,11 +17,7 @@ import torch
 
 from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
-from rlzoo_plus.fast.recorded.known_code import (
-    Recorder,
-    name_of,
-    owner_of,
-)
+from rlzoo_plus.fast.recorded.known_code import Recorder, name_of, owner_of
 from rlzoo_plus.fast.recorded.optimizers import PlainSteps
 from rlzoo_plus.fast.recorded.tape import NotRecordableError
 
@@ -37,8 +33,10 @@ UPDATES = {
     "stable_baselines3.a2c.a2c.A2C": f"{_ON_POLICY}.A2CUpdate",
     "stable_baselines3.sac.sac.SAC": f"{_OFF_POLICY}.SACUpdate",
     "stable_baselines3.td3.td3.TD3": f"{_OFF_POLICY}.TD3Update",
-    "stable_baselines3.dqn.dqn.DQN": f"{_OFF_POLICY}.DQNUpdate",
+    "stable_baselines3.dqn.dqn.DQN": "rlzoo_plus.fast.recorded.dqn.DQNUpdate",
     "sb3_contrib.tqc.tqc.TQC": f"{_OFF_POLICY}.TQCUpdate",
+    "sb3_contrib.qrdqn.qrdqn.QRDQN": "rlzoo_plus.fast.recorded.dqn.QRDQNUpdate",
+    "sb3_contrib.crossq.crossq.CrossQ": "rlzoo_plus.fast.recorded.crossq.CrossQUpdate",
 }
 _BUFFERS = "stable_baselines3.common.buffers."
 _KNOWN_BUFFERS = {

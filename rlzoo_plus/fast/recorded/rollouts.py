@@ -25,7 +25,6 @@ from rlzoo_plus.fast.recorded.known_code import Recorder, owner_of
 from rlzoo_plus.fast.recorded.parts import Parts
 from rlzoo_plus.fast.recorded.tape import Tape
 
-log = logging.getLogger(__name__)
 _COMMON = "stable_baselines3.common"
 _OFF_POLICY = f"{_COMMON}.off_policy_algorithm.OffPolicyAlgorithm"
 # Who may collect, and who may predict: known code that calls the policy as is recorded here.

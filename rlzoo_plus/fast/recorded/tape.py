@@ -8,7 +8,6 @@ the calls (`graphs.py`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,15 +15,9 @@ from torch import Tensor
 
 from rlzoo_plus.fast.recorded import recording as recordings
 from rlzoo_plus.fast.recorded.graphs import compiled
-from rlzoo_plus.fast.recorded.recording import (
-    Function,
-    NotRecordableError,
-    Recording,
-    record,
-)
+from rlzoo_plus.fast.recorded.recording import Function, NotRecordableError, Recording, record
 
 __all__ = ["NotRecordableError", "Tape"]
-log = logging.getLogger(__name__)
 
 
 class Tape:
