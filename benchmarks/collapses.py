@@ -226,7 +226,7 @@ def run_case(case: Case, folder: Path) -> tuple[bool, str]:
     is_right = found["iteration"] == truth and found["replays"] <= bound
     return is_right, (
         f"iteration {found['iteration']}, is {truth} ({len(noted.updates)} updates); "
-        f"{found['replays']} replay of {found['replayed']} updates from step {found['start']}, "
+        f"{found['replays']} x replayed, {found['replayed']} updates in all, "
         f"{time.monotonic() - started:.1f} s"
     )
 
