@@ -159,6 +159,8 @@ def test_dqn(env):
         train_every=8,
         gradient_steps=4,
         exploration_part=0.5,
+        learning_rate=2.3e-3,
+        target_every=10,
         hidden=64,
     )
     model, train = stable_baselines(
