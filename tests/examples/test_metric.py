@@ -29,7 +29,7 @@ def _run(folder, *words):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.training
+@pytest.mark.slow
 def test_the_real_commands_measure_with_it(tmp_path):
     metric = "eval.metrics=[action_change,{upright_metric.Upright: {within_rad: 0.5}}]"
     more = ["eval.episodes=2", "report.video=false", "report.plot=false", "run_dir=run"]

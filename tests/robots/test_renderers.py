@@ -53,6 +53,7 @@ def test_egl_is_refused_where_there_is_none(monkeypatch):
         gymnasium.make(CARTPOLE, renderer="egl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["robots/FrankaLift-v0", "robots/HuskyDrive-v1"])
 def test_worlds_that_draw_nothing_load_no_looks_and_move_alike(env_id):
     read, shapes = [], []

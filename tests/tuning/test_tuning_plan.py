@@ -88,6 +88,7 @@ def test_one_draw_that_is_a_configuration_is_enough():
     check_draws(plan_of("hpo=ppo", "algo.hyperparams.n_epochs=0,-1,3"))
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_before_anything_is_written(answer, in_process):
     words = ("-m", "hpo=ppo", "env=cartpole_bullet")
     mistakes = {
