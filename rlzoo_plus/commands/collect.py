@@ -27,8 +27,8 @@ def main(arguments: list[str]) -> int:
     parser = command_parser(
         "collect",
         "Write demonstrations to a folder in the format of Minari or LeRobot: episodes that a "
-        "trained policy plays in its own environment, from seeds that no evaluation has. Or those of a log: a "
-        "session of run-robot, or the episodes that evaluate has saved, which are played again "
+        "trained policy plays in its own environment, from seeds that no evaluation has. Or those "
+        "of a log: a session of run-robot, or the episodes that evaluate has saved, which are played again "
         "for what was seen. Train with them: algo=bc data=DATASET, or algo=sac data=DATASET.",
         "trained/cartpole_bullet --episodes 20 --out demos",
     )
