@@ -28,8 +28,9 @@ def main(arguments: list[str]) -> int:
         "collect",
         "Write demonstrations to a folder in the format of Minari or LeRobot: episodes that a "
         "trained policy plays in its own environment, from seeds that no evaluation has. Or those "
-        "of a log: a session of run-robot, or the episodes that evaluate has saved, which are played again "
-        "for what was seen. Train with them: algo=bc data=DATASET, or algo=sac data=DATASET.",
+        "of a log: a session of run-robot, or the episodes that evaluate has saved, which are "
+        "played again for what was seen. Train with them: algo=bc data=DATASET, or algo=sac "
+        "data=DATASET.",
         "trained/cartpole_bullet --episodes 20 --out demos",
     )
     add = parser.add_argument
