@@ -249,6 +249,7 @@ class TestOfEpisodes:
         spec = load([*SWINGUP, "env.kwargs.motor_strength=0.7", "env.kwargs.episode_s=1"]).env
         with closing(make_env(spec)) as env:
             env.reset(seed=7)
+            env.action_space.seed(7)
             actions, rewards, states = [], [], []
             for _ in range(25):
                 actions.append(env.action_space.sample())
