@@ -24,7 +24,7 @@ help:
 	@echo "make train        set up, train PPO on the PyBullet cart-pole, draw the curve, record a video"
 	@echo "make train ARGS='algo=sac env=halfcheetah_bullet'"
 	@echo "make PYBULLET=1      on Python 3.12 or later: compile PyBullet, instead of MuJoCo alone"
-	@echo "make test         run all tests (a rotating sample of the slow ones)"
+	@echo "make test         run the tests (of those that train a rotating half, of the slow ones a sample)"
 	@echo "make quick        lint, types and the fast tests nearest to what you have changed (a minute)"
 	@echo "make newest       the same for all of it, with the newest versions that pyproject.toml allows"
 	@echo "make newer PYTHON=python3.13   a sample of the tests on a newer Python, where PyBullet has no wheel"

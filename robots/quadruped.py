@@ -23,6 +23,8 @@ FRICTION = 0.8
 
 CORRECTION = 0.2
 """Share of a joint's deflection that the action for that joint alone can set."""
+TROT, NO_GAIT = GAITS = ("trot", "none")
+"""Motions that actions modulate."""
 STRIDES = ("ahead", "sideways", "turning")
 """What the first actions set."""
 
@@ -106,6 +108,14 @@ class TrotDrive(WrappedDrive):
         return self.wrapped.targets(mixed, state)
 
 
+class SmoothedDrive(WrappedDrive):
+    """Positions around the stance, smoothed over time: no motion is given, walking is learned."""
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return target positions [rad] within the limits, shape (..., n_joints)."""
+        return self.wrapped.targets(smoothed(action, state), state)
+
+
 class QuadrupedEnv(BaseRobotEnv):
     """A quadruped with three joints a leg that follows a commanded velocity, at 50 Hz."""
 
@@ -126,6 +136,7 @@ class QuadrupedEnv(BaseRobotEnv):
         turn_rad_s: Range = (-0.6, 0.6),
         standing: float = 0.1,
         command_s: float = 2.5,
+        gait: str = TROT,
         lift: float = 1.0,
         steps_hz: float = 2.5,
         action_scale_rad: float = 0.5,
@@ -141,14 +152,23 @@ class QuadrupedEnv(BaseRobotEnv):
             turn_rad_s: Lowest and highest commanded turn rate.
             standing: Share of the commands that are to stay where it is.
             command_s: Time after which the next command follows.
+            gait: ``trot``: actions modulate a trot on the spot; ``none``: they set the joints.
             lift: Factor on the height to which the clock lifts the legs; 0 turns it off.
             steps_hz: Steps of each leg in a second.
-            action_scale_rad: Swing of an upper leg at action 1, ``hip_share`` of it at the hips.
+            action_scale_rad: Swing of an upper leg at action 1, ``hip_share`` of it at the hips;
+                without a gait the deflection of each joint.
             max_torque_n_m: Strength of a joint's motor; ``default_torque_n_m`` if None.
             reward: Weights of the terms of ``FollowVelocity`` to change.
             options: See ``BaseRobotEnv``.
+
+        Raises:
+            ValueError: If the gait is unknown.
         """
+        if gait not in GAITS:
+            raise ValueError(f"gait={gait!r} is none of {', '.join(GAITS)}. Set gait={NO_GAIT}.")
         stance = self.stance
+        is_trot = gait == TROT
+        hip_rad = (self.hip_share if is_trot else 1.0) * action_scale_rad
         self.steps_hz = steps_hz
         world = WorldSpec(
             time_step_s=1 / 200,
@@ -165,9 +185,8 @@ class QuadrupedEnv(BaseRobotEnv):
             RobotSpec(
                 urdf=self.urdf,
                 action_mode=ActionMode.POSITION,
-                action_scale=(self.hip_share * action_scale_rad, action_scale_rad, action_scale_rad)
-                * 4,
-                mixing=self.trot.mixing,
+                action_scale=(hip_rad, action_scale_rad, action_scale_rad) * 4,
+                mixing=self.trot.mixing if is_trot else None,
                 rest_position=stance.joint_position,
                 max_force=self.default_torque_n_m if max_torque_n_m is None else max_torque_n_m,
                 max_velocity=self.max_velocity_rad_s * 4,
@@ -185,7 +204,7 @@ class QuadrupedEnv(BaseRobotEnv):
                 stance,
                 commands,
                 step_s,
-                n_actions=len(self.trot.mixing[0]),
+                n_actions=len(self.trot.mixing[0]) if is_trot else len(stance.joint_position),
                 n_commands=n_commands,
                 steps_hz=steps_hz,
                 reward=reward,
@@ -195,7 +214,10 @@ class QuadrupedEnv(BaseRobotEnv):
         )
         # Each step asks the robot for its drive, so that this one takes effect.
         radians_per_step = 2.0 * np.pi * steps_hz * step_s
-        self.robot.drive = TrotDrive(self.robot.drive, self.trot, lift, radians_per_step)
+        drive = self.robot.drive
+        self.robot.drive = (
+            TrotDrive(drive, self.trot, lift, radians_per_step) if is_trot else SmoothedDrive(drive)
+        )
 
     def build_scenery(self) -> None:
         """Add the ball that shows the command."""

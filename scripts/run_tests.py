@@ -1,9 +1,10 @@
-"""Run the tests: `fast`, `all` with a rotating sample of the slow ones, `newer` without PyBullet.
+"""Run the tests: `fast`, `all` with a rotating sample of the long ones, `newer` without PyBullet.
 
-`python scripts/run_tests.py all --slow 30 --seed 3` repeats a sample; `--slow all` runs every one.
-The seed of a day is its number, so that each day's run takes other slow tests. What `fast` has
-passed, `all` leaves out as long as no file and no installed package has changed; `--again` runs
-it, too.
+`all` takes thirty of the slow tests, and every second one of those that train. The seed of a day is
+its number, so that each day's run takes others: two days run all that train.
+`python scripts/run_tests.py all --slow 30 --seed 3` repeats a sample; `--slow all --training all`
+runs every one. What `fast` has passed, `all` leaves out as long as no file and no installed package
+has changed; `--again` runs it, too.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("fast", "all", "newer"))
     parser.add_argument("--slow", default="30", help="how many slow tests, or all; default 30")
+    parser.add_argument(
+        "--training", choices=("half", "all"), default="half", help="of those that train"
+    )
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
     parser.add_argument("--again", action="store_true", help="run what has passed already, too")
     options = parser.parse_args()
@@ -62,7 +66,8 @@ def main() -> int:
         print(f"  {test}", flush=True)
     if leaves_out:
         print("the fast tests have passed with these very files: run are the others", flush=True)
-    code = _pytest("-m", "training and not slow" if leaves_out else "not slow")
+    half = [f"--training={options.seed}:2"] if options.training == "half" else []
+    code = _pytest("-m", "training and not slow" if leaves_out else "not slow", *half)
     return code or (_pytest("-m", "slow", *chosen) if chosen else 0)
 
 

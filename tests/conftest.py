@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,23 @@ def pytest_addoption(parser):
     parser.addoption(
         "--time-limit", type=float, default=None, help="seconds after which no further test begins"
     )
+    parser.addoption(
+        "--training", metavar="SEED:PARTS", help="of the tests that train, one part, by a hash"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--training") is None:
+        return
+    seed, parts = map(int, config.getoption("--training").split(":"))
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("training") and (zlib.crc32(item.nodeid.encode()) + seed) % parts
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.hookimpl(wrapper=True)

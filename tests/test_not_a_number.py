@@ -29,7 +29,7 @@ OFTEN = (
 def _config(algo, *overrides):
     """Return a short run of an algorithm, with many checkpoints and evaluations."""
     env = {"maskable_ppo": "tests/TinyMasked-v0", "her": "tests/TinyGoal-v0"}
-    if algo in ("dqn", "qrdqn", "sbx_dqn"):
+    if algo in ("dqn", "qrdqn", "sac_discrete", "sbx_dqn"):
         overrides += ("env.kwargs.discrete=true",)
     if algo == "her":
         overrides += ("algo.hyperparams.learning_starts=40",)

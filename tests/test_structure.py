@@ -13,7 +13,17 @@ ENTRIES = {"__init__.py", "factory.py", "plan.py"}
 MOST_LOCAL_IMPORTS = 120
 # What a run on this machine needs not; verbs and tables of names alone lead there.
 ROOMS = {
-    *("cloud", "control", "dashboard", "demonstrations", "deploy", "doctor", "drivers", "fast"),
+    *(
+        "algorithms",
+        "cloud",
+        "control",
+        "dashboard",
+        "demonstrations",
+        "deploy",
+        "doctor",
+        "drivers",
+        "fast",
+    ),
     *("hub", "identify", "interpreters", "learner", "models", "policies", "ranks", "sb3"),
     *("serving", "suites", "teams", "testing", "timetravel", "tuning"),
     "workers",

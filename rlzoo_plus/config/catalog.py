@@ -131,6 +131,9 @@ _ALGORITHMS = (
         policies=(_MLP, ("linear", "LinearPolicy")),
         schedules=("learning_rate", "delta_std"),
     ),
+    AlgorithmSpec(
+        "sac_discrete", "rlzoo_plus.algorithms.sac_discrete:SACDiscrete", _OFF, ("Discrete",)
+    ),
     _cloning("bc", "BehaviorCloning", "ppo", actions=_ANY_ACTIONS),
     _cloning("bc_sac", "CloningSAC", "sac"),
     _cloning("bc_td3", "CloningTD3", "td3"),

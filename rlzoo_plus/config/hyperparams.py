@@ -304,5 +304,5 @@ _SHARED: dict[str, Limit] = {
 _OWN: dict[tuple[str, str], Limit] = {
     ("QRDQN", "max_grad_norm"): _NORM.or_value(None, "null"),
     ("TRPO", "target_kl"): _POSITIVE,
-    **{(name, "ent_coef"): _ENTROPY for name in ("SAC", "TQC", "CrossQ")},
+    **{(name, "ent_coef"): _ENTROPY for name in ("SAC", "TQC", "CrossQ", "SACDiscrete")},
 }

@@ -16,7 +16,7 @@ from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.training.resume.agent_state import capture, restore
 
-DISCRETE = ("dqn", "qrdqn", "sbx_dqn")
+DISCRETE = ("dqn", "qrdqn", "sac_discrete", "sbx_dqn")
 TANH_ADAMW = ("network.activation=tanh", "network.optimizer=adamw")
 PARTS = ("network.net_arch={actor: [8], critic: [6, 6]}",)
 VARIANTS = {

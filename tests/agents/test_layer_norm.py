@@ -16,7 +16,7 @@ DROPPED = "Linear Dropout LayerNorm ReLU Linear Dropout LayerNorm ReLU"
 
 
 def agent_of(algo, *overrides):
-    discrete = ("env.kwargs.discrete=true",) if algo in ("dqn", "qrdqn") else ()
+    discrete = ("env.kwargs.discrete=true",) if algo in ("dqn", "qrdqn", "sac_discrete") else ()
     layers = "network.net_arch=[12,8]", "network.activation=relu"
     config = tiny_config(algo, "tests/TinyReach-v0", *discrete, *layers, *overrides)
     return make_agent(config, make_train_env(config, 1), 1)
@@ -38,7 +38,9 @@ def critics_of(policy):
     return [getattr(net, name) for net in nets for name in names if hasattr(net, name)]
 
 
-@pytest.mark.parametrize("algo", ["sac", "td3", "ddpg", "tqc", "crossq", "dqn", "qrdqn"])
+@pytest.mark.parametrize(
+    "algo", ["sac", "td3", "ddpg", "tqc", "crossq", "dqn", "qrdqn", "sac_discrete"]
+)
 @pytest.mark.parametrize(("overrides", "expected"), [(NORM, NORMED), (DROQ, DROPPED)])
 def test_layers_follow_each_hidden_linear_layer_of_each_critic(algo, overrides, expected):
     agent = agent_of(algo, *overrides)
@@ -46,7 +48,8 @@ def test_layers_follow_each_hidden_linear_layer_of_each_critic(algo, overrides, 
     assert len(critics) >= 2
     assert {kinds(layers) for layers in critics} == {f"{expected} Linear"}
     assert [m.normalized_shape for m in critics[0] if isinstance(m, nn.LayerNorm)] == [(12,), (8,)]
-    optimizer = getattr(agent.policy, "critic", agent.policy).optimizer
+    owners = (getattr(agent.policy, name, None) for name in ("critic", "q_net"))
+    optimizer = next(own.optimizer for own in (*owners, agent.policy) if hasattr(own, "optimizer"))
     learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
     assert all(id(p) in learned for p in critics[0].parameters())
     if hasattr(agent, "actor"):

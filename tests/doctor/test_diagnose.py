@@ -16,6 +16,7 @@ from rlzoo_plus.sweeps.refusals import Refusals, Tried, refusals
 ENVS = {
     "dqn": "cartpole",
     "qrdqn": "cartpole",
+    "sac_discrete": "cartpole",
     "her": "tests/TinyGoal-v0",
     "maskable_ppo": "tests/TinyMasked-v0",
 }

@@ -191,6 +191,7 @@ ALGORITHMS = [
     ("ddpg", "tests/TinyReach-v0"), ("tqc", "tests/TinyReach-v0"), ("her", "tests/TinyGoal-v0"),
     ("crossq", "tests/TinyReach-v0"), ("ars", "tests/TinyReach-v0"),
     ("dqn", "tests/TinyReach-v0"), ("qrdqn", "tests/TinyReach-v0"),
+    ("sac_discrete", "tests/TinyReach-v0"),
 ]  # fmt: skip
 
 
@@ -198,7 +199,7 @@ ALGORITHMS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("algo", "env"), ALGORITHMS)
 def test_every_algorithm_is_diagnosed(tmp_path, answer, algo, env):
-    is_discrete = algo in ("dqn", "qrdqn")
+    is_discrete = algo in ("dqn", "qrdqn", "sac_discrete")
     config = tiny_config(algo, env, *["env.kwargs.discrete=true"] * is_discrete)
     path = str(train_run(tmp_path / "run", config)[0].path)
     code, text = answer("diagnose", path, "--trust", "--episodes", "2", "--json")

@@ -369,3 +369,25 @@ def test_the_clock_of_the_steps_is_observed(env):
     for count in range(2, 30):
         clock = env.step(np.zeros(N_ACTIONS))[0][CLOCK]
         assert np.allclose(clock, [np.sin(count * radians), np.cos(count * radians)], atol=1e-4)
+
+
+@pytest.mark.parametrize("env_id", ENVS)
+def test_without_a_gait_the_actions_set_the_joints_around_the_stance(env_id):
+    env = gymnasium.make(env_id, gait="none", action_scale_rad=0.4, lift=1.0).unwrapped
+    env.reset(seed=0)
+    assert env.action_space.shape == (12,)
+    action = np.linspace(-1, 1, 12)
+    drive, smooth = env.robot.drive, 0.15 * action
+    targets = drive.targets(action, env.state)
+    np.testing.assert_allclose(targets - env.stance.joint_position, 0.4 * smooth, atol=1e-9)
+    # Nothing moves by itself: the targets of no action are those of the stance at any time.
+    for _ in range(30):
+        env.step(np.zeros(12))
+        np.testing.assert_allclose(
+            drive.targets(np.zeros(12), env.state), env.stance.joint_position, atol=1e-9
+        )
+
+
+def test_an_unknown_gait_is_refused():
+    with pytest.raises(ValueError, match="gait='pace' is none of trot, none"):
+        gymnasium.make("robots/A1Walk-v1", gait="pace")

@@ -73,6 +73,7 @@ def places(shield):
     [
         ("robots/FrankaPush-v0", {}, "EndEffectorDrive"),
         ("robots/A1Walk-v1", {}, "TrotDrive"),
+        ("robots/A1Walk-v1", {"gait": "none"}, "SmoothedDrive"),
     ],
 )
 def test_a_shield_that_cannot_be_served_is_named(env_id, kwargs, why, tmp_path, capsys):

@@ -21,6 +21,7 @@ ENVS = {
     "maskable_ppo": "tests/TinyMasked-v0",
     "dqn": "CartPole-v1",
     "qrdqn": "CartPole-v1",
+    "sac_discrete": "CartPole-v1",
 }
 NAN, INF = float("nan"), float("inf")
 DEEP = {"a": {"b": {"c": [[[{"d": None}]]]}}}

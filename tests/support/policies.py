@@ -48,7 +48,7 @@ SWITCHES = spaces.MultiBinary(3)
 MASKED = ("network.features_extractor_kwargs.masks={obstacles: there}",)
 ATTENTION = ("network=attention", "network.features_extractor_kwargs.width=16", *MASKED)
 DEEP_SETS = ("network=deep_sets", "network.features_extractor_kwargs.element_arch=[8, 6]", *MASKED)
-DISCRETE = ("dqn", "qrdqn", "maskable_ppo")
+DISCRETE = ("dqn", "qrdqn", "sac_discrete", "maskable_ppo")
 SDE = ("algo.hyperparams.use_sde=true",)
 MINE = "support.user_policies"
 CNN = ("network.features_extractor_kwargs={features_dim: 6}",)

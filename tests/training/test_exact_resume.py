@@ -92,6 +92,7 @@ OFF_POLICY = {
     },
     "dqn": ("dqn", REACH, "env.kwargs.discrete=true"),
     "qrdqn": ("qrdqn", REACH, "env.kwargs.discrete=true"),
+    "sac_discrete": ("sac_discrete", REACH, "env.kwargs.discrete=true", "normalize=true"),
     "hindsight": ("her", "tests/TinyGoal-v0", "n_envs=2", f"{HYPER}.buffer_size=100"),
     "gsde": ("sac", REACH, f"{HYPER}.use_sde=true", f"{HYPER}.sde_sample_freq=3"),
     "n steps": ("sac", REACH, f"{HYPER}.n_steps=3"),

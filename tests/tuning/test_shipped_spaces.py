@@ -22,6 +22,7 @@ ENVS = {
     "dqn": (DISCRETE, "env=mountain_car", f"{DISCRETE} {SHORT}"),
     "sbx_dqn": (DISCRETE, "env=mountain_car", f"{DISCRETE} {SHORT}"),
     "qrdqn": (DISCRETE, "env=cartpole", f"{DISCRETE} {SHORT}"),
+    "sac_discrete": (DISCRETE, "env=cartpole", f"{DISCRETE} {SHORT}"),
     "maskable_ppo": ("env.id=tests/TinyMasked-v0 env.packages=[support.tiny_envs]",),
     "her": ("env=panda_reach", "env=panda_push n_envs=4"),
     "ppo": (*USUAL, DISCRETE, "env=panda_reach"),
