@@ -24,7 +24,17 @@ ROOMS = {
         "drivers",
         "fast",
     ),
-    *("hub", "identify", "interpreters", "learner", "models", "policies", "ranks", "sb3"),
+    *(
+        "hub",
+        "identify",
+        "interpreters",
+        "learner",
+        "models",
+        "policies",
+        "populations",
+        "ranks",
+        "sb3",
+    ),
     *("serving", "suites", "teams", "testing", "timetravel", "tuning"),
     "workers",
 }

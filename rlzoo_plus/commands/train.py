@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         from rlzoo_plus.tuning.stored_study import with_trial
 
         arguments = with_trial(arguments)
-    if any(argument in ("-m", "--multirun") for argument in arguments):
+    if any(a in ("-m", "--multirun") or a.startswith("schedule=") for a in arguments):
         from rlzoo_plus.commands.train_multirun import main as multirun
 
         resume_gc()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 
 from rlzoo_plus.analysis.run_list import counted
+from rlzoo_plus.commands.train_population import train_by_schedule, train_population
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import ON_WORKERS
 from rlzoo_plus.config.composer import Composed
@@ -15,6 +16,7 @@ from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
+from rlzoo_plus.tuning.population_settings import PBT
 from rlzoo_plus.tuning.study_plan import make_plan
 from rlzoo_plus.tuning.study_view import TuningView
 from rlzoo_plus.tuning.trial_job import PRELOAD
@@ -22,6 +24,8 @@ from rlzoo_plus.tuning.trial_job import PRELOAD
 
 def main(arguments: list[str]) -> int:
     """Run the sweep or study; return 0, 1 if a job failed, 75 or 130 if it was stopped."""
+    if any(argument.startswith("schedule=") for argument in arguments):
+        return train_by_schedule(arguments)
 
     def tune(compose: Callable[[Sequence[str]], Composed]) -> int:
         return _run_study(arguments, compose)
@@ -55,6 +59,8 @@ def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
 def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed]) -> int:
     """Run the trials, retrain the best, write the report; return 1 if no trial has a result."""
     plan, notes = make_plan(arguments, compose)
+    if plan.hpo.sampler == PBT:
+        return train_population(plan, notes)
     # These import Optuna.
     from rlzoo_plus.tuning import retraining, samplers, tuner
     from rlzoo_plus.tuning import study as studies

@@ -73,6 +73,11 @@ def check_changes(changes: Changes, before: RunConfig, now: RunConfig) -> None:
         raise _refusal("callbacks", before.callbacks, now.callbacks, why)
 
 
+def may_change(key: str, old: Any, new: Any) -> bool:
+    """Return whether a key may change from one value to another in the middle of a run."""
+    return _why_not(key, old, new) is None
+
+
 def _why_not(key: str, old: Any, new: Any) -> str | None:
     """Return why a key may not change, None if it may."""
     if key == "vec_env":

@@ -14,6 +14,7 @@ from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.tuning.population_settings import PBT
 from rlzoo_plus.tuning.with_optuna import FrozenTrial, optuna
 
 _NO_OPTIONS = (
@@ -151,7 +152,7 @@ def make_sampler(
     """Create the sampler of one trial; a grid has the values of each parameter."""
     name = hpo.sampler
     if name not in _SAMPLERS:
-        raise ConfigError(unknown_name("hpo.sampler", name, SAMPLERS))
+        raise ConfigError(unknown_name("hpo.sampler", name, (*SAMPLERS, PBT)))
     if len(hpo.objectives) > 1 and name in _ONE_OBJECTIVE:
         several = ", ".join(n for n in SAMPLERS if n not in _ONE_OBJECTIVE)
         raise ConfigError(f"hpo.sampler={name} knows one objective only; for several: {several}.")

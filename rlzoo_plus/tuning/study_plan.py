@@ -24,6 +24,7 @@ from rlzoo_plus.sweeps.refusals import refusals
 from rlzoo_plus.tuning.dimensions import Trial
 from rlzoo_plus.tuning.objectives import FOLLOWED, METRICS, RUNGS, parse_constraints
 from rlzoo_plus.tuning.override_values import parse_override
+from rlzoo_plus.tuning.population_settings import PBT, population_mistakes
 from rlzoo_plus.tuning.samplers import make_pruner, make_sampler
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.storage import check_storage
@@ -290,6 +291,8 @@ def _refuse_sweeps(words: list[str]) -> None:
 def study_mistakes(plan: StudyPlan) -> list[str]:
     """Return what is wrong with a study, all of it; nothing is written."""
     hpo, found = plan.hpo, []
+    if hpo.sampler == PBT:
+        return [*population_mistakes(hpo), *refusals([plan.base])]
     checks: list[Callable[[], object]] = [
         lambda: make_sampler(hpo, 0, plan.grid()),
         lambda: make_pruner(hpo, RUNGS * hpo.seeds),
