@@ -248,8 +248,7 @@ class _Jobs(Multirun):
         self.found += [_draw(plan, number) for number in range(DRAWS)]
         drawn = [job.config for job in self.found if job.config is not None]
         usual = _usual(drawn) if drawn else plan.trial_base
-        n_trials, again = plan.hpo.n_trials * plan.hpo.seeds, plan.hpo.retrain
-        n_again = min(again.best, plan.hpo.n_trials) * again.seeds
+        n_trials, n_again = plan.n_runs
         steps = plan.base.n_timesteps
         self.configs = [usual] * n_trials
         self.configs += [usual.model_copy(update={"n_timesteps": steps})] * n_again

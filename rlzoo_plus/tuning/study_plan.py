@@ -24,7 +24,7 @@ from rlzoo_plus.sweeps.refusals import refusals
 from rlzoo_plus.tuning.dimensions import Trial
 from rlzoo_plus.tuning.objectives import FOLLOWED, METRICS, RUNGS, parse_constraints
 from rlzoo_plus.tuning.override_values import parse_override
-from rlzoo_plus.tuning.population_settings import PBT, population_mistakes
+from rlzoo_plus.tuning.population_settings import PBT, population_mistakes, read_settings
 from rlzoo_plus.tuning.samplers import make_pruner, make_sampler
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.storage import check_storage
@@ -60,6 +60,14 @@ class StudyPlan:
     def trial_timesteps(self) -> int:
         """Environment steps of a trial's run."""
         return min(self.hpo.n_timesteps or self.base.n_timesteps, self.base.n_timesteps)
+
+    @property
+    def n_runs(self) -> tuple[int, int]:
+        """How many runs trials or members have, and how many follow at full length."""
+        hpo, again = self.hpo, self.hpo.retrain
+        if hpo.sampler == PBT:
+            return read_settings(hpo.sampler_options).population, 0
+        return hpo.n_trials * hpo.seeds, min(again.best, hpo.n_trials) * again.seeds
 
     @property
     def followed(self) -> str | None:

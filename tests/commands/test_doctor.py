@@ -136,6 +136,20 @@ def test_a_study_is_looked_at_by_drawing_trials(look, monkeypatch):
     assert "of 5 jobs" in text
 
 
+@pytest.mark.training
+def test_a_population_is_looked_at_as_a_study_is(look, monkeypatch):
+    monkeypatch.setattr("rlzoo_plus.doctor.check_jobs.DRAWS", 5)
+    line = ("-m", "hpo=ppo", "hpo.sampler=pbt")
+    code, text = look(*line, "hpo.sampler_options={population: 5}")
+    assert code == 0
+    assert "5 runs of trials, 40,960 steps each" in text
+    assert "again" not in text
+    code, text = look(*line, "hpo.sampler_options={factor: 0.5}", "hpo.seeds=2")
+    assert code == 2
+    for said in ("hpo.sampler_options.factor=0.5", "hpo.seeds, hpo.constraints"):
+        assert said in text
+
+
 def test_parameters_of_hydras_sweeper_make_jobs(look, tmp_path):
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
     text = "# @package _global_\nhydra:\n  sweeper:\n    params:\n      seed: 1,2,3\n"
