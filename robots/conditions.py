@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from robots.distributions import read_number
 from robots.elementary import clip
+from robots.privileged import Privileged
 from robots.randomization import Randomizer
 from robots.robot import ActionMode
 from robots.safety import TERM, Broken, Safety
@@ -30,12 +31,17 @@ class ConditionOptions(TypedDict, total=False):
     motor_strength: float
     randomization: Mapping[str, Any] | None
     safety: Mapping[str, Any] | None
+    privileged: bool
 
 
 class Actuation:
     """Delays actions and limits how fast they change, for one world.
 
     The reward is computed from the action that the policy chose; only the motors get the result.
+
+    Attributes:
+        latency: Control steps by which actions arrive late in every episode.
+        is_limited: Whether there is a greatest change.
     """
 
     def __init__(self, n_actions: int, latency: int = 0, max_rate: float | None = None) -> None:
@@ -60,7 +66,7 @@ class Actuation:
                 "max_action_rate=0 would never let an action change. Set for example "
                 "max_action_rate=0.2, or null for no limit."
             )
-        self._latency = int(latency)
+        self.latency, self.is_limited = int(latency), max_rate is not None
         self._max_rate = max_rate
         self._rest = np.zeros(n_actions)
         self.begin()
@@ -71,7 +77,7 @@ class Actuation:
         Args:
             more_latency: Control steps added to the latency in this episode.
         """
-        self._under_way = deque([self._rest] * (self._latency + more_latency))
+        self._under_way = deque([self._rest] * (self.latency + more_latency))
         self._arrived: Command = self._rest
 
     def apply(self, command: Command) -> Command:
@@ -119,6 +125,7 @@ class Conditions:
         violations: Joints, or entries of the action, beyond each limit, summed over the episode.
         changes: What the shield changed in the last step, by limit, in the unit of the command.
         shielded: The steps with a change, and the sum of the changes, over the episode.
+        privileged: Adds to observations what they leave out, or None.
     """
 
     def __init__(
@@ -132,6 +139,7 @@ class Conditions:
         motor_strength: float = 1.0,
         randomization: Mapping[str, Any] | None = None,
         safety: Mapping[str, Any] | None = None,
+        privileged: bool = False,
     ) -> None:
         """Check and set up the conditions.
 
@@ -146,6 +154,7 @@ class Conditions:
             randomization: What differs from episode to episode: see
                 ``docs/robots/randomization.md``.
             safety: Limits that are watched: see ``docs/robots/safety.md``.
+            privileged: Whether observations have an entry ``privileged`` with what they leave out.
 
         Raises:
             ValueError: If one of them is not valid.
@@ -172,7 +181,7 @@ class Conditions:
                 "'shield'."
             )
         is_limited = bool(latency) or max_action_rate is not None
-        self.are_any = is_limited or self.is_random or self.safety is not None
+        self.are_any = is_limited or self.is_random or self.safety is not None or privileged
         self.terms: tuple[str, ...] = (TERM,) if is_priced else ()
         self._rest = np.zeros(drive.n_actions)
         self.command: Command = self._rest
@@ -180,6 +189,12 @@ class Conditions:
         self.violations: dict[str, int] = {}
         self.changes: dict[str, float] = {}
         self.shielded: dict[str, NDArray[np.float64]] = {}
+        if not isinstance(privileged, bool):
+            raise ValueError(f"privileged={privileged!r} must be true or false.")
+        self.privileged: Privileged | None = None
+        if privileged:
+            state = world.sensors.state(world.sensors.read())
+            self.privileged = Privileged(self, task.observation_space, state)
 
     @property
     def motor_strength(self) -> float:

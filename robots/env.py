@@ -109,8 +109,8 @@ class BaseRobotEnv(ExactState, View):
             render_height: Height of a frame [pixels]; the camera's if None.
             renderer: Renderer of images: PyBullet's software renderer, or EGL.
             engine: Physics engine, "bullet" or "mujoco"; the first that is installed if None.
-            conditions: ``latency``, ``max_action_rate``, ``motor_strength``, ``randomization`` and
-                ``safety``; see ``Conditions``.
+            conditions: ``latency``, ``max_action_rate``, ``motor_strength``, ``randomization``,
+                ``safety`` and ``privileged``; see ``Conditions``.
 
         Raises:
             TypeError: If an argument is unknown.
@@ -160,6 +160,8 @@ class BaseRobotEnv(ExactState, View):
             self.close()
             raise
         self.conditions = found if found.are_any else None
+        if found.privileged is not None:
+            self.observation_space = found.privileged.space
         self.term_names = (*task.weights, *found.terms)
         # Looked up once, since each costs a hundredth of the shortest step.
         self._read, self._state_of = self.world.sensors.read, self.world.sensors.state
@@ -226,10 +228,13 @@ class BaseRobotEnv(ExactState, View):
         if self.render_mode == "human":
             self.render()
         observation = self.task.observation(self.state)
-        if self.conditions is None:
+        conditions = self.conditions
+        if conditions is None:
             return observation, {}
-        observation = self.conditions.randomizer.with_noise(observation)
-        return observation, self.conditions.first_info()
+        seen = conditions.randomizer.with_noise(observation)
+        if conditions.privileged is not None:
+            seen = conditions.privileged.add(seen, observation, self.state, [conditions])
+        return seen, conditions.first_info()
 
     def begin(self) -> None:
         """Put the world at the start of an episode that the environment's generator draws."""
@@ -344,8 +349,11 @@ class BaseRobotEnv(ExactState, View):
         observation = task.observation(state)
         if conditions is not None:
             conditions.randomizer.draw_noise(self.np_random)
-            observation = conditions.randomizer.with_noise(observation)
-            observation = conditions.randomizer.with_delay(observation)
+            seen = conditions.randomizer.with_noise(observation)
+            seen = conditions.randomizer.with_delay(seen)
+            if conditions.privileged is not None:
+                seen = conditions.privileged.add(seen, observation, state, [conditions])
+            observation = seen
         return observation, reward, terminated, truncated, info
 
     def set_randomization_level(self, level: float | None) -> None:

@@ -139,7 +139,11 @@ class Randomizer:
         forced_level: Level that was set by hand; None follows the curriculum.
         level: Level of the present episode, from 0 (nominal) to 1 (the full spread).
         drawn: What was drawn for it, as plain numbers and lists.
+        sizes: How many numbers a reset draws of each quantity; None: one for all.
         noise: What is added to the next observation, shape (n_observations,); None: never any.
+        pushes: Whether the robot is pushed.
+        pushed: The last push: velocity of a free base, x and y [m/s], or of each joint [rad/s or
+            m/s]; zeros after a step without.
         delays: Whether observations arrive late.
     """
 
@@ -176,6 +180,9 @@ class Randomizer:
         curriculum = _read_settings("curriculum", config.get("curriculum"), ("episodes",))
         self._curriculum_episodes = episodes = curriculum.get("episodes", 0.0)
         self._push_every_s, self._push_velocity = push.values() if push else (0.0, 0.0)
+        self.pushes = bool(push)
+        self._unpushed = np.zeros(2 if robot.free_base else len(robot.joints))
+        self.pushed = self._unpushed
         if episodes != int(episodes) or 0.0 in (*push.values(), *curriculum.values()):
             raise ValueError(
                 f"randomization.push={push} and randomization.curriculum={curriculum} must be "
@@ -228,7 +235,6 @@ class Randomizer:
         if not self.draws.keys().isdisjoint(("observation_bias", "observation_noise")):
             self._box = _noisy_box(observation_space)
             self.noise = np.zeros(self._box.shape)
-        # How many numbers a reset draws of each quantity; None: one for all.
         always = {**dict.fromkeys(_OFFSETS, len(world.robot.joints)), "com_offset": 3}
         if self.noise is not None:
             always["observation_bias"] = len(self.noise)
@@ -237,7 +243,7 @@ class Randomizer:
             **dict.fromkeys(("object_mass", "object_friction"), len(objects)),
             **dict.fromkeys(_OF_LINKS, len(links)),
         }
-        self._sizes = {
+        self.sizes = {
             name: always.get(name, counts.get(name) if draw.each else None)
             for name, draw in self.draws.items()
             if name != "observation_noise"
@@ -256,8 +262,9 @@ class Randomizer:
         self.level = level if self.forced_level is None else self.forced_level
         self._episodes += 1
         self._under_way.clear()
+        self.pushed = self._unpushed
         self.drawn = {"level": self.level}
-        for name, size in self._sizes.items():
+        for name, size in self.sizes.items():
             value = np.asarray(self._draw(name, rng, size)).tolist()
             self.drawn[name] = round(value) if name in _WHOLE else value
         self._set_physics()
@@ -291,6 +298,7 @@ class Randomizer:
     def push(self, rng: np.random.Generator) -> None:
         """Push the robot if it is time to; to be called before every step."""
         self._steps_to_push -= 1
+        self.pushed = self._unpushed
         if not self._push_every_s or self._steps_to_push > 0:
             return
         self._plan_push(rng)
@@ -301,9 +309,18 @@ class Randomizer:
             (x, y, z), turning = simulation.velocity_reader(robot.body)()
             pushed = (x + speed * np.cos(direction), y + speed * np.sin(direction), z)
             simulation.set_base_velocity(robot.body, pushed, turning)
+            self.pushed = np.array([pushed[0] - x, pushed[1] - y])
         else:
-            joint = robot.joints[rng.integers(len(robot.joints))].index
-            simulation.add_joint_velocity(robot.body, joint, rng.uniform(-greatest, greatest))
+            place = int(rng.integers(len(robot.joints)))
+            change = rng.uniform(-greatest, greatest)
+            simulation.add_joint_velocity(robot.body, robot.joints[place].index, change)
+            self.pushed = self._unpushed.copy()
+            self.pushed[place] = change
+
+    @property
+    def push_in_s(self) -> float:
+        """Time until the next push [s]."""
+        return self._steps_to_push * self._world.simulation.step_s
 
     def draw_noise(self, rng: np.random.Generator) -> None:
         """Draw what is added to the next observation; to be called after every step."""

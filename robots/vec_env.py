@@ -226,7 +226,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         truncated = ~terminated & (self._steps >= self._max_steps)
         if terminated.any() or truncated.any():
             self._report_ends(state, ends, truncated, infos)
-        observation = self._task.observation(state)
+        observation = clean = self._task.observation(state)
         if conditions:
             for index, info in enumerate(infos):
                 counts = {name: count[index] for name, count in broken.items()}
@@ -238,6 +238,8 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             observation = conditions[0].randomizer.with_noise(observation, noise)
             if conditions[0].randomizer.delays:
                 observation = self._late(observation)
+            if conditions[0].privileged is not None:
+                observation = conditions[0].privileged.add(observation, clean, state, conditions)
         return Transition(observation, reward, terminated, truncated, infos)
 
     def render(self) -> tuple[Any, ...]:

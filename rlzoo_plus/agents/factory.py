@@ -17,6 +17,7 @@ from gymnasium import spaces
 
 from rlzoo_plus import accelerators
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
+from rlzoo_plus.agents.critic_observation import require_entries, with_critic_observation
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.layer_norm import with_layer_norm
 from rlzoo_plus.artifacts.untrusted import one_line
@@ -235,6 +236,10 @@ def policy_class_of(
     else:
         found = aliases[_chosen_alias(network, spec, aliases, space)]
     found = cast("type[BasePolicy]", _backend(spec).policy_class(found, spec, space))
+    if network.critic_observation:
+        keys = tuple(network.critic_observation)
+        require_entries(keys, space)
+        found = with_critic_observation(found, keys)
     if network.layer_norm or network.dropout:
         found = with_layer_norm(found, network.layer_norm, network.dropout)
     return found

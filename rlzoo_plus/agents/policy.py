@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 
 from rlzoo_plus.agents.allocation import AllocationLimit
+from rlzoo_plus.agents.critic_observation import acting_part, acting_space
 from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_step, load_bundle, save_bundle
@@ -66,8 +67,8 @@ class Policy:
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """Space of the raw observations."""
-        return self.network.observation_space
+        """Space of the raw observations that it acts on; what its critic sees may be more."""
+        return acting_space(self.network)
 
     @property
     def action_space(self) -> spaces.Space[Any]:
@@ -116,6 +117,7 @@ class Policy:
         Returns:
             Actions within the action space's bounds, and the state for the next call.
         """
+        observation = acting_part(self.network, observation)
         if self.normalizer is not None:
             observation = self.normalizer(observation)
         extra = {"action_masks": action_masks} if self.maskable else {}

@@ -64,6 +64,13 @@ class AlgorithmSpec:
     unused: tuple[str, ...] = ()
     clones: str | None = None
 
+    @property
+    def has_wide_critic(self) -> bool:
+        """Whether its critic can see more than its policy."""
+        is_plain = self.backend == "torch" and not (self.recurrent or self.clones)
+        can_be = self.family is Family.ON_POLICY or "Box" in self.actions
+        return is_plain and can_be and self.family is not Family.EVOLUTION
+
 
 _ON, _OFF = Family.ON_POLICY, Family.OFF_POLICY
 _PPO_SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
@@ -93,6 +100,9 @@ _SBX_PPO = {"actions": _ANY_ACTIONS, "schedules": _PPO_SCHEDULES[:2], "unused": 
 _ALGORITHMS = (
     AlgorithmSpec(
         "ppo", "stable_baselines3.ppo.ppo:PPO", _ON, _ANY_ACTIONS, schedules=_PPO_SCHEDULES
+    ),
+    AlgorithmSpec(
+        "mappo", "stable_baselines3.ppo.ppo:PPO", _ON, _ANY_ACTIONS, schedules=_PPO_SCHEDULES
     ),
     AlgorithmSpec("a2c", "stable_baselines3.a2c.a2c:A2C", _ON, _ANY_ACTIONS),
     AlgorithmSpec("sac", "stable_baselines3.sac.sac:SAC", _OFF),

@@ -26,6 +26,7 @@ from rlzoo_plus.config.catalog import (
     Family,
     get_algorithm,
 )
+from rlzoo_plus.config.critics import critic_mistakes, with_critic_observation
 from rlzoo_plus.config.hyperparams import (
     check_hyperparams,
     fit_hyperparams,
@@ -96,6 +97,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     mistakes, warnings = Mistakes(), []
     with mistakes.kept():
         config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
+        config = with_critic_observation(config)
         with mistakes.kept():
             warnings += check_hyperparams(config.algo, spec, config.n_envs)
         with mistakes.kept():
@@ -272,6 +274,7 @@ def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
             f"{n_quantiles} quantiles. Set it lower, or network.n_quantiles higher."
         )
     yield from _of_layer_norm(config, spec)
+    yield from critic_mistakes(config, spec)
     arch = config.network.net_arch
     if not isinstance(arch, dict):
         return

@@ -131,6 +131,7 @@ class NetworkConfig(Section):
     n_quantiles: Count | None = None
     layer_norm: Literal["critic", "all"] | None = None
     dropout: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    critic_observation: Annotated[list[Line], Field(max_length=100)] | None = None
     optimizer: str | None
     optimizer_kwargs: dict[str, Any] | None
     lstm: LstmConfig = LstmConfig()
@@ -423,6 +424,7 @@ class RunConfig(Section):
             uses = {"lstm": spec.recurrent, "replay_buffer": is_off_policy}
             uses |= dict.fromkeys(("n_critics", "action_noise"), has_critics)
             uses |= dict.fromkeys(("layer_norm", "dropout"), is_off_policy)
+            uses["critic_observation"] = spec.has_wide_critic
             uses["n_quantiles"] = spec.name.endswith(("tqc", "qrdqn"))
             for section, keys in OF_SOME_ALGORITHMS.items():
                 for key, unset in keys.items():

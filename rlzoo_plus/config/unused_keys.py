@@ -11,7 +11,7 @@ _UNUSED: dict[str, Any] = {
     "distributed": 1,
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }
-_UNUSED_OF_NETWORK: dict[str, Any] = {"layer_norm": None, "dropout": None}
+_UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(("layer_norm", "dropout", "critic_observation"))
 _UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1}
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.

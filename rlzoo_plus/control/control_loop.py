@@ -29,7 +29,7 @@ from robots.env import BaseRobotEnv
 
 log = logging.getLogger(__name__)
 # Conditions of a simulation, which a robot has of its own.
-SIMULATED = ("latency", "motor_strength", "randomization")
+SIMULATED = ("latency", "motor_strength", "randomization", "privileged")
 # Decisions made before anything moves: the first ones take longest.
 _WARM_UP = 20
 _MOST_EPISODES = 10_000

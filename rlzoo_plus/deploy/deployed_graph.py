@@ -213,12 +213,17 @@ def critic_of(network: Any, signature: Signature) -> str:
     """Return the attribute of a policy's network that is its critic.
 
     Raises:
-        ConfigError: It has none, or one that remembers the episode.
+        ConfigError: It has none, or one that remembers the episode or sees more than the policy.
     """
     known = ("predict_values", "critic", "q_net", "quantile_net")
     if signature.recurrent or not any(hasattr(network, name) for name in known):
         raise ConfigError(
             f"--with-value: a {type(network).__name__} has no critic that a graph can hold. Leave "
             "it out."
+        )
+    if hidden := getattr(network, "critic_keys", ()):
+        raise ConfigError(
+            f"--with-value: the critic sees {', '.join(hidden)}, which the policy acts without "
+            "(network.critic_observation). Leave it out."
         )
     return next(name for name in known if hasattr(network, name))

@@ -28,8 +28,18 @@ log = logging.getLogger(__name__)
 # What all our robots share: that each id behaves as before is checked by its digest in the tests.
 _SHARED = {
     *("ballast", "camera", "conditions", "cores", "distributions", "drives", "engines", "env"),
-    *("quiet", "randomization", "ranges", "rendering", "robot", "safety", "sensors", "shield"),
-    *("shielding", "simulation", "state", "task", "terrain", "threads", "transition", "vec_env"),
+    *("privileged", "quiet", "randomization", "ranges", "rendering", "robot", "safety", "sensors"),
+    *(
+        "shield",
+        "shielding",
+        "simulation",
+        "state",
+        "task",
+        "terrain",
+        "threads",
+        "transition",
+        "vec_env",
+    ),
     "world",
 }
 _MOST_DEFINITIONS, _MOST_SHOWN, _DIGITS = 2000, 4, 12

@@ -82,7 +82,9 @@ class ObservationNormalizer:
     def __call__(self, observation: Observation) -> Observation:
         """Return the normalised observation, of the same shape, as float32."""
         if isinstance(observation, dict):
-            known = {key: self._apply(observation[key], key) for key in self.mean}
+            # A policy acts without what its critic alone sees.
+            keys = [key for key in self.mean if key in observation]
+            known = {key: self._apply(observation[key], key) for key in keys}
             return {**observation, **known}
         return self._apply(observation, _WHOLE)
 

@@ -169,7 +169,7 @@ def _row(
 def made_up(policy: Policy, signature: Signature, count: int = 256) -> Recording:
     """Draw observations by the policy's statistics where it has any, else from their space."""
     generator = np.random.default_rng(0)
-    inputs, whole = {}, policy.network.observation_space
+    inputs, whole = {}, policy.observation_space
     for key, port in zip(signature.keys or ("",), signature.observations, strict=True):
         space = whole[key] if isinstance(whole, spaces.Dict) else whole
         values = _draw(policy, space, key, count, generator)

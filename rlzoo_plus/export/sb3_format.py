@@ -120,11 +120,12 @@ def _stock_spec(config: RunConfig) -> AlgorithmSpec:
 
 def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> Any:
     spec = _stock_spec(config)
-    if config.network.layer_norm or config.network.dropout:
-        raise ConfigError(
-            f"network.layer_norm={config.network.layer_norm}: Stable-Baselines3 has no such "
-            "network. Use --format onnx or torchscript."
-        )
+    for key in ("layer_norm", "dropout", "critic_observation"):
+        if value := getattr(config.network, key):
+            raise ConfigError(
+                f"network.{key}={value}: Stable-Baselines3 has no such network. Use --format onnx "
+                "or torchscript."
+            )
     algorithm = algorithm_class(spec)
     arguments = dict(config.algo.hyperparams) if spec.name == config.algo.name else {}
     for key in spec.schedules:

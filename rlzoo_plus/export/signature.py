@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.envs.spaces import parts_of
 from rlzoo_plus.errors import ConfigError
 
 BATCH = "batch"
@@ -71,7 +72,7 @@ def make_signature(policy: Policy) -> Signature:
     Raises:
         ConfigError: Observations or actions are of a kind that no exported graph can hold.
     """
-    space, actions = policy.network.observation_space, policy.network.action_space
+    space, actions = policy.observation_space, policy.network.action_space
     keys = tuple(space.spaces) if isinstance(space, spaces.Dict) else ()
     inputs = [_observation_port(policy, key) for key in keys or ("",)]
     shape: tuple[int | str, ...] = (BATCH, *(actions.shape or ()))
@@ -100,8 +101,9 @@ def metadata(signature: Signature, policy: Policy, about: dict[str, Any]) -> dic
     normalizer, space = policy.normalizer, policy.network.action_space
     normalization: dict[str, Any] = {"applied_inside": normalizer is not None}
     if normalizer is not None:
+        parts = parts_of(policy.observation_space)
         normalization |= {
-            "inputs": [key or "observation" for key in normalizer.mean],
+            "inputs": [k or "observation" for k in normalizer.mean if k in parts],
             "rule": "clip((x - mean) / sqrt(var + epsilon), -clip, clip) in float64",
             "clip": normalizer.clip,
             "epsilon": normalizer.epsilon,
@@ -124,7 +126,7 @@ def metadata(signature: Signature, policy: Policy, about: dict[str, Any]) -> dic
 
 
 def _observation_port(policy: Policy, key: str) -> Port:
-    whole = policy.network.observation_space
+    whole = policy.observation_space
     space = whole[key] if isinstance(whole, spaces.Dict) else whole
     name = f"observation_{key}" if key in _RESERVED else key or "observation"
     shape: tuple[int | str, ...] = (BATCH, *(space.shape or ()))

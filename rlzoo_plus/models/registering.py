@@ -164,6 +164,6 @@ def _copy_policy(run: Run, which: str, folder: Path) -> int:
         state = policy.network.state_dict().items()
         weights = {name: value.detach().cpu().numpy().copy() for name, value in state}
         about = {**policy.about, "step": policy.step, "environment": run.trained_environment}
-        agent: Any = policy
+        agent: Any = policy.network
         save_weights(folder, agent, run.config, about, weights, policy.normalizer)
     return int(policy.step or 0)

@@ -174,8 +174,12 @@ def _of_saliency(policy: Policy, found: Saliency, names: list[str] | None) -> li
         return [check]
     shares = found.entries()
     order = np.argsort(-shares, kind="stable")
+    # Not those that the critic alone sees.
+    keys = parts_of(policy.observation_space)
+    acts_on = np.concatenate([np.full(part.size, key in keys) for key, part in found.parts.items()])
+    order = order[acts_on[order]]
     shown = [f"{names[i]} {100 * shares[i]:.1f}%" for i in order[:_MOST_SHOWN]]
-    more = f", {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    more = f", {len(order) - len(shown)} more" if len(order) > len(shown) else ""
     last = order[-1]
     return [
         Finding(

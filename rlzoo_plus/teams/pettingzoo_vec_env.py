@@ -18,9 +18,11 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
 
+from rlzoo_plus.config.critics import JOINT
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import where_raised
+from rlzoo_plus.teams.joint_observation import JointObservation
 
 if find_spec("pettingzoo") is None:
     raise ConfigError("vec_env=pettingzoo needs PettingZoo: pip install 'rlzoo-plus[pettingzoo]'.")
@@ -43,25 +45,30 @@ class PettingZooVecEnv(VecEnv):
     def __init__(
         self, env: EnvConfig, n_envs: int, seed: int, render_mode: str | None = None
     ) -> None:
-        """Make `n_envs` worlds of `env.id` with `env.kwargs`.
+        """Make `n_envs` worlds of `env.id` with `env.kwargs`, but for `joint_observation`.
 
         Raises:
             ConfigError: There is no such world, or its agents differ.
         """
+        kwargs = {name: value for name, value in env.kwargs.items() if name != JOINT}
         mode = {} if render_mode is None else {"render_mode": render_mode}
         self.render_mode, self.limit = render_mode, env.time_limit
         make = _maker_of(env.id)
-        self.worlds = [_World(make(**{**env.kwargs, **mode})) for _ in range(n_envs)]
+        self.worlds = [_World(make(**{**kwargs, **mode})) for _ in range(n_envs)]
         first = self.worlds[0].inner
         self.metadata = dict(getattr(first, "metadata", {}))
         self.agents = list(first.possible_agents)
         self.agents_per_env = len(self.agents)
         space = _shared_space(env.id, self.agents, first.observation_space, "observation")
         action = _shared_space(env.id, self.agents, first.action_space, "action")
+        self._own, self._joint = space, None
+        if env.kwargs.get(JOINT):
+            self._joint = JointObservation(env.id, space, len(self.agents))
+            space = self._joint.space
         super().__init__(n_envs * len(self.agents), space, action)
         self.idle = np.zeros(self.num_envs, bool)
         self._actions: Any = None
-        self._zeros = _zeros(space)
+        self._zeros = _zeros(self._own)
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -74,8 +81,8 @@ class PettingZooVecEnv(VecEnv):
         rows: list[Any] = []
         for world in self.worlds:
             rows += self._begin(world)
-        self.idle[:] = [world.is_idle(agent) for world in self.worlds for agent in self.agents]
-        return self._stacked(rows)
+        self.idle[:] = self._absent()
+        return self._seen(rows)
 
     def step_async(self, actions: np.ndarray) -> None:
         """Take the actions of all rows."""
@@ -102,7 +109,9 @@ class PettingZooVecEnv(VecEnv):
                 seen += self._begin(world)
             else:
                 seen += [row[0] for row in found]
-        return self._stacked(seen), rewards, dones, infos
+        if self._joint is not None:
+            self._joint.complete(infos, self._stacked(seen), ~self.idle)
+        return self._seen(seen), rewards, dones, infos
 
     def _row(self, world: _World, step: _Step, agent: str, *, cut: bool) -> tuple[Any, ...]:
         """Return what an agent sees, its reward, whether its episode is over, and its info."""
@@ -129,8 +138,17 @@ class PettingZooVecEnv(VecEnv):
         observations = world.begin(int(drawn[0] >> 1), self.agents)
         return [observations.get(agent, self._zeros) for agent in self.agents]
 
-    def _stacked(self, rows: Sequence[Any]) -> VecEnvObs:
-        space = self.observation_space
+    def _absent(self) -> np.ndarray:
+        """Return which rows have no agent in their world now."""
+        return np.array([w.is_idle(agent) for w in self.worlds for agent in self.agents])
+
+    def _seen(self, rows: Sequence[Any]) -> VecEnvObs:
+        """Return what the agents see, with what their team sees if that is asked for."""
+        stacked: Any = self._stacked(rows)
+        return stacked if self._joint is None else self._joint.of(stacked, ~self._absent())
+
+    def _stacked(self, rows: Sequence[Any]) -> Any:
+        space = self._own
         if isinstance(space, spaces.Dict):
             return {
                 key: np.stack([row[key] for row in rows]).astype(part.dtype)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from support.libraries import is_of_sbx
 from support.policies import ARM, CHOICE, DISCRETE, FLAT, GOAL, VARIANTS, random_policy
 
@@ -22,6 +23,9 @@ from rlzoo_plus.serving.served_policy import ServedPolicy
 
 pytest.importorskip("onnxscript")
 ROWS = 20
+TEAM = spaces.Dict(
+    observation=FLAT, team=spaces.Box(-1, 1, (2, 3), np.float32), present=spaces.MultiBinary(2)
+)
 FAST = ("ppo", "recurrent_ppo", "bc_dqn")
 TORCH = [algo for algo in ALGORITHMS if not is_of_sbx(algo)]
 
@@ -33,12 +37,13 @@ def test_a_served_policy_decides_as_load_policy(algo, tmp_path, monkeypatch):
     torch.set_num_threads(1)
     spec = ALGORITHMS[algo]
     data = ("data=nowhere",) if spec.clones else ()
-    seen = GOAL if algo == "her" else FLAT
+    data = ("vec_env=pettingzoo",) if algo == "mappo" else data
+    seen = {"her": GOAL, "mappo": TEAM}.get(algo, FLAT)
     does = CHOICE if (spec.clones or algo) in DISCRETE else ARM
     monkeypatch.setitem(VARIANTS, algo, (algo, seen, does, True, data))
     policy, config = random_policy(algo)
     weights = {name: value.numpy().copy() for name, value in policy.network.state_dict().items()}
-    save_weights(tmp_path / "best", policy, config, {"step": 0}, weights, policy.normalizer)
+    save_weights(tmp_path / "best", policy.network, config, {"step": 0}, weights, policy.normalizer)
     loaded = rz.load_policy(tmp_path / "best")
     write_deployed(loaded, config, tmp_path / "robot", {})
     served = ServedPolicy(tmp_path / "robot", algo, "1")

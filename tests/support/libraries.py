@@ -7,7 +7,8 @@ import pytest
 from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
 
 # Those that act in environments; the others learn from a dataset.
-ACTING = [algo for algo, spec in ALGORITHMS.items() if not spec.clones]
+# Those that train in the worlds of one agent.
+ACTING = [algo for algo, spec in ALGORITHMS.items() if not spec.clones and algo != "mappo"]
 NEEDS_SBX = pytest.mark.skipif(find_spec("sbx") is None, reason="sbx is not installed")
 
 

@@ -76,3 +76,10 @@ class Different(Meeting):
 
     def action_space(self, agent):
         return spaces.Box(-1, 1, (2,), np.float32) if agent == "c" else self.acts
+
+
+class Choosing(Meeting):
+    """A meeting whose walkers see one of several things."""
+
+    def observation_space(self, agent):
+        return spaces.Discrete(3)

@@ -96,6 +96,13 @@ VARIANTS = {
     ),
     "sac-attention-numbers": ("sac", FLAT, ARM, True, ("network=attention",)),
     "crossq-deep_sets-alone": ("crossq", TABLE, ARM, True, ("network=deep_sets",)),
+    **{
+        f"{algo}-critic": (
+            algo, MIXED, CHOICE if algo in DISCRETE else ARM, True,
+            (*COMBINED, "network.critic_observation=[zeta]"),
+        )
+        for algo in ("ppo", "sac", "td3", "maskable_ppo")
+    },
     "sac-layer_norm": ("sac", FLAT, ARM, True, ("network.layer_norm=all",)),
     "dqn-droq": ("dqn", FLAT, CHOICE, True, ("network=droq",)),
     "ppo-squashed": ("ppo", FLAT, ARM, True, (*SDE, "network.squash_output=true")),

@@ -37,7 +37,7 @@ SMALL = {
     "a2c": ("algo.hyperparams.n_steps=16",),
     "ars": ("algo.hyperparams.n_delta=2",),
 }
-SMALL["sbx_ppo"] = SMALL["ppo"]
+SMALL["sbx_ppo"] = SMALL["mappo"] = SMALL["ppo"]
 OFF_POLICY = (
     "algo.hyperparams.learning_starts=24",
     "algo.hyperparams.batch_size=8",

