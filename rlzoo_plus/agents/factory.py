@@ -25,13 +25,14 @@ from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
     DEMONSTRATIONS,
     POLICIES,
+    PRIORITIZED,
     REPLAY_BUFFERS,
     AlgorithmSpec,
     Family,
     get_algorithm,
 )
 from rlzoo_plus.config.schedules import parse_schedule
-from rlzoo_plus.config.schema import AlgoConfig, NetworkConfig, RunConfig
+from rlzoo_plus.config.schema import NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import missing_package, with_sequences
 from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.envs.single import longest_episode
@@ -75,7 +76,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         config.network, spec, algorithm.policy_aliases, venv.observation_space
     )
     arguments = {
-        **_algorithm_arguments(config.algo, spec, venv.action_space),
+        **_algorithm_arguments(config, spec, venv.action_space),
         "policy_kwargs": policy_kwargs(config, spec, policy_class),
         "seed": seed,
         "device": config.device,
@@ -195,8 +196,9 @@ def _too_large(config: RunConfig, error: Exception) -> str:
 
 
 def _algorithm_arguments(
-    algo: AlgoConfig, spec: AlgorithmSpec, action_space: spaces.Space[Any]
+    config: RunConfig, spec: AlgorithmSpec, action_space: spaces.Space[Any]
 ) -> dict[str, Any]:
+    algo = config.algo
     arguments = dict(algo.hyperparams)
     for key in spec.schedules:
         if isinstance(arguments.get(key), str):
@@ -205,13 +207,23 @@ def _algorithm_arguments(
         arguments["train_freq"] = tuple(arguments["train_freq"])
     noise, shape = algo.action_noise, action_space.shape or ()
     if noise is not None:
-        options = {"theta": noise.theta, "dt": noise.dt} if noise.type == "ou" else {}
+        options: dict[str, Any] = {}
+        if noise.type == "ou":
+            options = {"theta": noise.theta, "dt": noise.dt}
+        elif noise.type == "pink":
+            options = {"length": longest_episode(config)}
         arguments["action_noise"] = ACTION_NOISES.load(noise.type)(
             np.zeros(shape), np.full(shape, noise.std), **options
         )
     buffer = algo.replay_buffer or spec.replay_buffer
     if buffer is not None:
         arguments["replay_buffer_class"] = REPLAY_BUFFERS.load(buffer)
+    if buffer in PRIORITIZED:
+        returns = {"n_steps": arguments.pop("n_steps", 1), "gamma": arguments.get("gamma", 0.99)}
+        arguments["replay_buffer_kwargs"] = {
+            **returns,
+            **(arguments.get("replay_buffer_kwargs") or {}),
+        }
     return arguments
 
 

@@ -11,8 +11,11 @@ from rlzoo_plus import accelerators
 from rlzoo_plus.agents.hooks import freeze
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
+    EXPLORING,
     FEATURES_EXTRACTORS,
     OPTIMIZERS,
+    PRIORITIZED,
+    PRIORITIZED_UPDATES,
     RANKS,
     AlgorithmSpec,
 )
@@ -29,9 +32,13 @@ _FOLLOWING = re.compile(r"\w_target\.")
 
 
 def mixins(config: RunConfig) -> list[type]:
-    """Return what an algorithm's class gets: updates with other processes, and faster ones."""
+    """Return what an algorithm's class gets: updates with others, faster ones, with priorities."""
     joint = [import_module(RANKS).JointUpdates] if config.distributed > 1 else []
-    return [*joint, *accelerators.mixins(config)]
+    is_prioritized = config.algo.replay_buffer in PRIORITIZED
+    own = [import_module(PRIORITIZED_UPDATES).PrioritizedUpdates] if is_prioritized else []
+    if config.exploration.kind is not None:
+        own += import_module(EXPLORING).mixins_of(config.exploration)
+    return [*joint, *accelerators.mixins(config), *own]
 
 
 def policy_class(

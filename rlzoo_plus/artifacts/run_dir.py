@@ -111,6 +111,7 @@ class RunDir:
     metrics_file = _Below("metrics.jsonl")  # one record an event: ts, step, key, value, tags
     evaluations_file = _Below("evaluations.jsonl")  # one record an evaluation
     tracker_file = _Below("tracker.json")  # the run's id at its tracker, to continue there
+    actions_file = _Below("actions.bin")  # what each step of the training did, see action_file
     tensorboard = _Below("tensorboard")  # event files
     monitor = _Below("monitor")  # a CSV per environment: return, length, time of each episode
     best = _Below("best")  # the bundle with the best evaluation

@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from rlzoo_plus.commands.arguments import (
     RUN_HELP,
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> int:
         "outputs/cartpole_bullet/ppo/...   or: rlzoo-plus inspect env=cartpole_bullet",
         usage="rlzoo-plus inspect [--picture FILE] [--seconds SECONDS] [--json] [KEY=VALUE ...]\n"
         "       rlzoo-plus inspect RUN|FILE [--which WHICH] [--episode N] [--seed SEED] "
-        "[--stochastic] [--trust] [--json]",
+        "[--stochastic] [--trust] [--json]\n"
+        "       rlzoo-plus inspect RUN --actions ROWS [--json]",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -50,11 +52,15 @@ def main(arguments: list[str]) -> int:
     add("--episode", type=positive(int), default=1, help="which held-out episode (default 1)")
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
+    actions_help = "print the last so many rows of the run's action log (log.actions=true)"
+    add("--actions", type=positive(int), metavar="ROWS", help=actions_help)
     add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
     if overrides and "=" not in overrides[0] and not overrides[0].startswith(("-", "~", "+")):
         if overrides[1:]:
             parser.error(f"unrecognized arguments: {' '.join(overrides[1:])}")
+        if options.actions is not None:
+            return _print_actions(open_to_play(overrides[0], options).actions(), options)
         return _step_through(overrides[0], options)
     from rlzoo_plus.doctor import inspection
 
@@ -71,6 +77,24 @@ def main(arguments: list[str]) -> int:
         if not options.json:
             print(f"wrote {options.picture}")
     return 0
+
+
+def _print_actions(found: dict[str, Any], options: Namespace) -> int:
+    """Print the last rows of an action log."""
+    columns = {name: values[-options.actions :].tolist() for name, values in found.items()}
+    if options.json:
+        print(json.dumps(columns))
+        return 0
+    print(*(name.rjust(8) for name in columns), sep="  ")
+    for row in zip(*columns.values(), strict=True):
+        print(*(_cell(value).rjust(8) for value in row), sep="  ")
+    return 0
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_cell, value))
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _step_through(name: str, options: Namespace) -> int:

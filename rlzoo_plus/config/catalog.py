@@ -210,9 +210,16 @@ FEATURES_EXTRACTORS = Registry(
 ACTION_NOISES = Registry(
     "action_noise",
     "algo.action_noise.type",
-    _in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
+    {
+        **_in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
+        **_in("rlzoo_plus.experience.pink_noise", pink="PinkActionNoise"),
+    },
     bases=[f"{_SB3}.noise:ActionNoise"],
 )
+# Replay buffers whose algorithms update priorities; the second is what they are given for that.
+PRIORITIZED = ("prioritized", "lap")
+PRIORITIZED_UPDATES = "rlzoo_plus.experience.prioritized_updates"
+_PRIORITIZED = "rlzoo_plus.experience.prioritized_replay"
 REPLAY_BUFFERS = Registry(
     "replay_buffer",
     "algo.replay_buffer",
@@ -220,6 +227,7 @@ REPLAY_BUFFERS = Registry(
         **_in(f"{_SB3}.buffers", default="ReplayBuffer", dict="DictReplayBuffer"),
         **_in(f"{_SB3}.buffers", nstep="NStepReplayBuffer"),
         **_in("stable_baselines3.her.her_replay_buffer", her="HerReplayBuffer"),
+        **_in(_PRIORITIZED, prioritized="PrioritizedReplayBuffer", lap="LapReplayBuffer"),
     },
     bases=[f"{_SB3}.buffers:ReplayBuffer"],
 )
@@ -316,6 +324,11 @@ TRACKERS = Registry(
     },
     methods=["start", "log", "finish", "fail"],
 )
+# What an agent explores with that Stable-Baselines3 lacks; imported where `exploration` says so.
+EXPLORING = "rlzoo_plus.experience.exploring"
+# The callback that writes `log.actions`, imported where it is set; and what reads it.
+ACTION_LOG = "rlzoo_plus.experience.action_log"
+ACTION_FILE = "rlzoo_plus.experience.action_file"
 # What gives an agent the demonstrations of `data`; imported where a run has some.
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
 # What starts the other processes of a run with `distributed`; imported for such a run alone.

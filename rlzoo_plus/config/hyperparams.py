@@ -14,6 +14,7 @@ from typing import Any
 
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
+    PRIORITIZED,
     REPLAY_BUFFERS,
     AlgorithmSpec,
     Family,
@@ -159,7 +160,17 @@ def _combinations(
             f"algo.replay_buffer={algo.replay_buffer}: {spec.name} keeps no replay buffer. Set "
             "algo.replay_buffer=null."
         )
-    if values.get("optimize_memory_usage") is True:
+    elif algo.replay_buffer in PRIORITIZED and spec.backend != "torch":
+        yield (
+            f"algo.replay_buffer={algo.replay_buffer}: {spec.name} computes its losses with JAX. "
+            f"Use algo={spec.name.removeprefix('sbx_')}, or leave it out."
+        )
+    if values.get("optimize_memory_usage") is True and algo.replay_buffer in PRIORITIZED:
+        yield (
+            f"{prefix}optimize_memory_usage=true: the buffer of algo.replay_buffer="
+            f"{algo.replay_buffer} cannot do that. Leave it out."
+        )
+    elif values.get("optimize_memory_usage") is True:
         kwargs = values.get("replay_buffer_kwargs") or {}
         key = f"{prefix}optimize_memory_usage=true"
         if "her" in (algo.replay_buffer, spec.replay_buffer):

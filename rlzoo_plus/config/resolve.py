@@ -20,6 +20,7 @@ from rlzoo_plus.config.catalog import (
     METRICS,
     OPTIMIZERS,
     POLICIES,
+    PRIORITIZED,
     VEC_ENVS,
     WRAPPERS,
     AlgorithmSpec,
@@ -27,6 +28,7 @@ from rlzoo_plus.config.catalog import (
     get_algorithm,
 )
 from rlzoo_plus.config.critics import critic_mistakes, with_critic_observation
+from rlzoo_plus.config.exploration import as_keys_of_algorithm
 from rlzoo_plus.config.hyperparams import (
     check_hyperparams,
     fit_hyperparams,
@@ -42,6 +44,7 @@ from rlzoo_plus.config.schema import (
     DataConfig,
     InfraConfig,
     InitConfig,
+    NoiseConfig,
     PluginSection,
     RunConfig,
     is_own_vec_env,
@@ -96,6 +99,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     spec = get_algorithm(config.algo.name)
     mistakes, warnings = Mistakes(), []
     with mistakes.kept():
+        config = _with_exploration(config, spec)
         config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
         config = with_critic_observation(config)
         with mistakes.kept():
@@ -111,7 +115,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         _check_names(config)
     for text in (*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)):
         mistakes.add(text)
-    for text in distributed_mistakes(config, spec):
+    for text in (*distributed_mistakes(config, spec), *_of_action_log(config, spec)):
         mistakes.add(text)
     mistakes.tell()
     warnings += _check_length(config, spec)
@@ -159,6 +163,21 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     if isinstance(data.get("normalize"), bool):
         data["normalize"] = {} if data["normalize"] else None
     return data
+
+
+def _with_exploration(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
+    """Return a configuration in which `exploration` has what the algorithm has no key for."""
+    if config.exploration.kind is None:
+        if config.exploration.given():
+            raise ConfigError("exploration.* needs a kind. Add exploration=NAME, or leave it out.")
+        return config
+    left, hyperparams, noise = as_keys_of_algorithm(
+        config.exploration, config.algo.hyperparams, spec
+    )
+    made = None if noise is None else NoiseConfig.model_validate(noise)
+    update = {"hyperparams": hyperparams, "action_noise": made}
+    algo = config.algo.model_copy(update=update)
+    return config.model_copy(update={"algo": algo, "exploration": left})
 
 
 def validate_config(data: dict[str, Any]) -> RunConfig:
@@ -339,6 +358,22 @@ def _of_data(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
             "another off-policy algorithm of torch; or clone them with algo=bc, and begin from "
             "that with init_from."
         )
+    elif config.algo.replay_buffer in PRIORITIZED:
+        yield (
+            f"data={shown(data.path)}: demonstrations have no priorities. Leave "
+            f"algo.replay_buffer={config.algo.replay_buffer} out."
+        )
+
+
+def _of_action_log(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield why the actions of a training cannot be logged."""
+    if not config.log.actions:
+        return
+    acts = spec.family is not Family.EVOLUTION and spec.clones is None and spec.backend == "torch"
+    if not acts or spec.recurrent or spec.maskable:
+        yield f"log.actions=true: the actions of {spec.name} cannot be logged. Leave it out."
+    if config.distributed > 1:
+        yield f"log.actions=true with distributed={config.distributed}: set one of them alone."
 
 
 def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:

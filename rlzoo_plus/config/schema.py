@@ -23,6 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
 from rlzoo_plus.config.curriculum import StageConfig
+from rlzoo_plus.config.exploration import ExplorationConfig
 from rlzoo_plus.config.section import (
     MOST_EPISODES,
     MOST_RANKS,
@@ -223,13 +224,14 @@ class StopConfig(Section):
 
 
 class LogConfig(Section):
-    """What is printed and logged."""
+    """What is printed and logged; older runs lack the setting with a default."""
 
     level: Literal["debug", "info", "warning", "error"]
     interval: Count
     sb3: bool
     tensorboard: bool
     progress: bool | Literal["auto"]
+    actions: bool = False
 
 
 class ReportConfig(Section):
@@ -383,6 +385,7 @@ class RunConfig(Section):
     cost: CostConfig | None = None
     curriculum: list[StageConfig] = Field([])
     data: DataConfig = DataConfig()
+    exploration: ExplorationConfig = ExplorationConfig()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True

@@ -9,6 +9,7 @@ from typing import Any
 _UNUSED: dict[str, Any] = {
     **{"freeze": [], "store": None, "cost": None, "record_updates": True, "curriculum": []},
     "distributed": 1,
+    "exploration": dict.fromkeys(("kind", "start", "end", "fraction")),
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }
 _UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(("layer_norm", "dropout", "critic_observation"))

@@ -60,6 +60,8 @@ def check(config: RunConfig) -> None:
         )
     for key, value, only in (
         ("algo.replay_buffer", "her" if config.algo.replay_buffer == "her" else None, None),
+        ("exploration.kind", config.exploration.kind, None),
+        ("log.actions", config.log.actions, False),
         ("n_envs", config.n_envs, 1),
         ("env.frame_stack", config.env.frame_stack, 1),
         ("cost", config.cost, None),

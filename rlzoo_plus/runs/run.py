@@ -6,8 +6,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.curves import plot_learning_curve
@@ -20,6 +21,7 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.catalog import ACTION_FILE
 from rlzoo_plus.config.compare import outcome_values
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.python_calls import call_arguments, given_again, translated
@@ -252,6 +254,20 @@ class Run:
         The columns are `step` and the metrics, such as `rollout/ep_rew_mean`.
         """
         return frame(metric_rows(self.run_dir))
+
+    def actions(self) -> dict[str, Any]:
+        """Return the log of `log.actions`, an array with a row for each action, by its name.
+
+        `step`, `env`, `action`, `greedy` (what the policy does without exploration), `random`
+        (whether the action was drawn uniformly, before learning starts), and for continuous
+        actions `noise`, their difference.
+
+        Raises:
+            ConfigError: The run has none, or it is damaged.
+        """
+        return cast(
+            "dict[str, Any]", import_module(ACTION_FILE).read_actions(self.run_dir.actions_file)
+        )
 
     def train(self, quiet: bool = False) -> Run:
         """Train, and print nothing if `quiet`; raises what `rlzoo_plus.train` raises.

@@ -21,7 +21,7 @@ _MAY = (
     *("n_timesteps", "env.kwargs", "env.time_limit", "env.solved_return", "env.max_return"),
     *("algo.hyperparams", "algo.action_noise", "eval", "stop", "freeze", "callbacks", "cost"),
     *("normalize.clip_observation", "normalize.clip_reward", "normalize.epsilon"),
-    *("data.share", "device", "num_threads", "fast", *UNHASHED),
+    *("data.share", "exploration", "device", "num_threads", "fast", *UNHASHED),
 )
 # Of the constructor's arguments, what shapes a part that is restored.
 _SHAPES = (

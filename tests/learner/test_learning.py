@@ -162,6 +162,8 @@ def test_it_begins_with_the_weights_of_an_earlier_policy(tmp_path):
         (["algo=her"], "algo=her cannot learn from what older weights did"),
         (["algo=sac", "algo.replay_buffer=her"], "Set algo.replay_buffer=null"),
         (["algo=sac", "n_envs=2"], "n_envs=2 does not work with --learn. Set n_envs=1"),
+        (["algo=td3", "exploration=parameter_noise"], "exploration.kind=parameter_noise does not"),
+        (["algo=sac", "log.actions=true"], "log.actions=True does not work with --learn"),
         (["algo=sac", "env.frame_stack=2"], "Set env.frame_stack=1"),
     ],
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING
 
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.catalog import CALLBACKS
+from rlzoo_plus.config.catalog import ACTION_LOG, CALLBACKS
 from rlzoo_plus.config.hyperparams import trains_by_episode
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
@@ -43,7 +44,7 @@ class RunCallbacks:
     evaluation: EvaluationCallback | None  # None when the run is not evaluated
     checkpoint: CheckpointCallback  # also saves at the end of a run
     acting: list[RunCallback]  # all that act between iterations, in order
-    user: list[BaseCallback]  # the user's own
+    user: list[BaseCallback]  # the user's own, and the action log
 
     def as_list(self) -> CallbackList:
         """Return what `learn()` takes."""
@@ -76,6 +77,8 @@ def make_callbacks(
         if progress is not None:
             evaluation.listeners.append(progress.on_evaluation)
     callbacks = RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
+    if config.log.actions:
+        callbacks.user.append(import_module(ACTION_LOG).ActionLog(run_dir.actions_file))
     checkpoint.snapshot.callbacks = [*acting, *callbacks.user]
     if progress is not None:
         acting.append(progress)

@@ -185,7 +185,7 @@ def _check_sizes(sizes: Any) -> None:
 
 def _log_files(run_dir: RunDir) -> dict[str, Path]:
     """Return the existing log files by their path in the run."""
-    files = [run_dir.metrics_file, run_dir.evaluations_file]
+    files = [run_dir.metrics_file, run_dir.evaluations_file, run_dir.actions_file]
     files += sorted(run_dir.tensorboard.glob("events.out.*"))
     files += sorted(run_dir.monitor.glob("*.csv"))
     plain = [path for path in files if path.is_file() and not path.is_symlink()]

@@ -10,8 +10,9 @@ import numpy as np
 
 from rlzoo_plus.envs.plain_state import is_plain, replace_attributes, to_plain
 
-# Hindsight replay rewrites these in old rows, when an episode ends and when one is overwritten.
-_REWRITTEN = ("ep_start", "ep_length")
+# Hindsight replay rewrites these in old rows, when an episode ends and when one is overwritten;
+# prioritized replay, when it has learned from one.
+_REWRITTEN = ("ep_start", "ep_length", "priorities")
 CONSTANT = ("n_envs", "buffer_size", "obs_shape", "action_dim", "optimize_memory_usage")
 ROWS, EPISODES = "replay", "replay_episodes"
 
@@ -78,6 +79,8 @@ def restore_buffer_state(buffer: Any, state: dict[str, Any], changed: Collection
     rows = np.append(getattr(buffer, "_current_ep_start", 0), buffer.pos)
     if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= buffer.buffer_size:
         raise ValueError("the replay buffer's position is out of range")
+    if hasattr(buffer, "check_priorities"):
+        buffer.check_priorities()
 
 
 def end_running_episodes(buffer: Any) -> None:

@@ -144,7 +144,7 @@ class RunSnapshot:
         if (ranks := getattr(agent, "ranks", None)) is not None:
             state["ranks"] = ranks.states()
         chunks = self._new_chunks(agent, env_state.take_past(state["envs"]))
-        _flush(agent)
+        _flush(agent, self.callbacks)
         about = {
             "config_hash": config_hash(self.config),
             "config": outcome_values(self.config),
@@ -174,8 +174,10 @@ class RunSnapshot:
         ((path, now),) = capture_callbacks([self.evaluation]).items()
         path = path.replace("0", str(self.callbacks.index(self.evaluation)), 1)
         states[path] = {**now, "n_calls": states[path]["n_calls"]}
+        # Their rows go on while the evaluation is played.
+        by_step = (f"{self.run_dir.monitor.name}/", self.run_dir.actions_file.name)
         logs = {
-            name: before.get(name, 0) if name.startswith(f"{self.run_dir.monitor.name}/") else size
+            name: before.get(name, 0) if name.startswith(by_step) else size
             for name, size in log_sizes(self.run_dir).items()
         }
         state = {**snapshot.state, "callbacks": states, "exactness": asdict(self.exactness)}
@@ -359,11 +361,14 @@ def restore_all(
     return problems, (position, int(agent.num_timesteps), starts)
 
 
-def _flush(agent: Any) -> None:
-    """Write what the outputs of the log keep in memory."""
+def _flush(agent: Any, callbacks: Sequence[Any] = ()) -> None:
+    """Write what the outputs of the log, and the action log, keep in memory."""
     for output in agent.logger.output_formats:
         if hasattr(output, "flush"):
             output.flush()
+    for callback in callbacks:
+        if hasattr(callback, "flush_rows"):
+            callback.flush_rows()
 
 
 def start_new_episodes(agent: Any) -> None:
