@@ -49,6 +49,7 @@ _LAZY = {
     "load": "rlzoo_plus.sb3.agent",
     "load_policy": "rlzoo_plus.runs.run",
     "make": "rlzoo_plus.sb3.agent",
+    "read_checkpoint": "rlzoo_plus.contracts.checkpoint_schema",
     "register_algorithm": "rlzoo_plus.config.catalog",
     "register_callback": "rlzoo_plus.config.catalog",
     "register_tracker": "rlzoo_plus.config.catalog",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.catalog import register_callback as register_callback
     from rlzoo_plus.config.catalog import register_tracker as register_tracker
     from rlzoo_plus.config.schema import RunConfig as RunConfig
+    from rlzoo_plus.contracts.checkpoint_schema import read_checkpoint as read_checkpoint
     from rlzoo_plus.envs.seeding import seed_all as seed_all
     from rlzoo_plus.errors import ConfigError as ConfigError
     from rlzoo_plus.errors import RunError as RunError

@@ -172,6 +172,8 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
         return 1, f"{spec.name} is fastest with one; set num_threads to change it"
     # Not chosen by load: the number of threads changes the last bits of a result.
     why = f"all cores that a lone {spec.name} run may use; set num_threads=1 beside others"
+    if config.asynchronous:
+        return max(usable_cores() - 1, 1), f"{why}, less one that collects"
     return usable_cores(), why
 
 

@@ -10,6 +10,8 @@ from typing import Any, TypedDict
 NO_DIFFERENCE = "no difference found"
 # How the reason begins why a run that was given more steps is not the one of that length.
 EXTENDED = "extended from "
+# Why a run that learns from what another process did is not repeatable.
+ANOTHER_ACTED = "another process acted meanwhile: how old its weights were is not repeatable"
 # The numbers of an evaluation that every record has; all others are in its `metrics`.
 EVALUATION_NUMBERS = ("mean_return", "std_return", "iqm_return", "success_rate")
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import rlzoo_plus
+from rlzoo_plus.artifacts.result import ANOTHER_ACTED
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.config.overrides import as_arguments
@@ -21,6 +22,8 @@ def main(arguments: list[str]) -> int:
     """Train with and without kills, and compare; return 0 if all is the same."""
     options = _parse(arguments)
     config = _config(options)
+    if config.asynchronous:
+        raise ConfigError(f"verify-resume: {ANOTHER_ACTED}. Leave asynchronous out to test it.")
     from rlzoo_plus.envs import exactness, fit
 
     facts = fit.inspect_env(config)

@@ -333,6 +333,8 @@ ACTION_FILE = "rlzoo_plus.experience.action_file"
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
 # What starts the other processes of a run with `distributed`; imported for such a run alone.
 RANKS = "rlzoo_plus.ranks.rank_zero"
+# What trains a run with `asynchronous`, likewise.
+ASYNCHRONOUS = "rlzoo_plus.learner.asynchronous"
 REGISTRIES = (
     *(ALGORITHMS, ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES, ACTION_NOISES),
     *(REPLAY_BUFFERS, WRAPPERS, VEC_ENVS, CALLBACKS, METRICS, LAUNCHERS, TRACKERS),

@@ -50,7 +50,7 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
-from rlzoo_plus.config.shares import distributed_mistakes
+from rlzoo_plus.config.shares import asynchronous_mistakes, distributed_mistakes
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 from rlzoo_plus.given import is_given
 
@@ -115,7 +115,11 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         _check_names(config)
     for text in (*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)):
         mistakes.add(text)
-    for text in (*distributed_mistakes(config, spec), *_of_action_log(config, spec)):
+    for text in (
+        *distributed_mistakes(config, spec),
+        *asynchronous_mistakes(config, spec),
+        *_of_action_log(config, spec),
+    ):
         mistakes.add(text)
     mistakes.tell()
     warnings += _check_length(config, spec)

@@ -28,6 +28,7 @@ from rlzoo_plus.config.section import (
     MOST_EPISODES,
     MOST_RANKS,
     MOST_THREADS,
+    MOST_WAITING,
     MOST_WARMUP_RESETS,
     Count,
     EnvCount,
@@ -380,6 +381,7 @@ class RunConfig(Section):
     seed: NonNegative
     n_envs: EnvCount
     distributed: Annotated[Count, Field(le=MOST_RANKS)] = 1
+    asynchronous: bool | Annotated[Count, Field(le=MOST_WAITING)] = False
     vec_env: Line
     normalize: NormalizeConfig | None
     cost: CostConfig | None = None

@@ -42,6 +42,8 @@ MOST_EPISODES = 100_000
 MOST_THREADS = 1024
 # On one machine.
 MOST_RANKS = 256
+# Transitions between two processes.
+MOST_WAITING = 1_000_000
 # Seeds of environments count up from the first; so many are reserved.
 MOST_ENVS = 100_000
 

@@ -9,6 +9,10 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.given import names_in
 
 JOINT = ("ppo", "a2c", "trpo")
+# Off-policy, with a network that acts alone, and rewards that need no environment.
+APART = ("sac", "td3", "crossq", "tqc", "ddpg", "dqn", "qrdqn")
+# Transitions of each environment that may wait to be learned from, unless a number is given.
+_WAITING = 16
 
 
 def share_of(config: RunConfig) -> RunConfig:
@@ -66,4 +70,42 @@ def distributed_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str
             f"{where}: {name.partition('.')[2]} is an object of this Python process, and others "
             "import what they need. Define it at the top level of a module, or leave distributed "
             "out."
+        )
+
+
+def queue_of(config: RunConfig) -> int:
+    """Return how many transitions of a run with `asynchronous` may wait to be learned from."""
+    given = config.asynchronous
+    return _WAITING * config.n_envs if given is True else int(given)
+
+
+def asynchronous_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what does not work where one process collects while another learns."""
+    given = config.asynchronous
+    if given is False:
+        return
+    where = f"asynchronous={str(given).lower()}"
+    if spec.name not in APART:
+        yield (
+            f"{where}: {spec.name} cannot learn from what older weights did in another process. "
+            f"Use algo={', '.join(APART[:-1])} or {APART[-1]}, or leave asynchronous out."
+        )
+        return
+    if queue_of(config) < config.n_envs:
+        yield (
+            f"{where} is below n_envs={config.n_envs}: each step gives that many transitions. Set "
+            f"it to at least {config.n_envs}."
+        )
+    values = {"algo.replay_buffer": config.algo.replay_buffer == "her", "cost": config.cost}
+    for key, is_set in {**values, "curriculum": config.curriculum}.items():
+        if is_set:
+            yield f"{key} with {where}: it needs the environments here. Leave one of them out."
+    if config.exploration.kind is not None or config.log.actions:
+        key = "log.actions" if config.log.actions else f"exploration={config.exploration.kind}"
+        yield f"{key} with {where}: another process chooses the actions. Leave one of them out."
+    for name in names_in(config.model_dump()):
+        yield (
+            f"{where}: {name.partition('.')[2]} is an object of this Python process, and the other "
+            "one imports what it needs. Define it at the top level of a module, or leave "
+            "asynchronous out."
         )

@@ -10,7 +10,7 @@ _UNUSED: dict[str, Any] = {
     **{"freeze": [], "store": None, "cost": None, "record_updates": True, "curriculum": []},
     "distributed": 1,
     "exploration": dict.fromkeys(("kind", "start", "end", "fraction")),
-    **dict.fromkeys(("fast", "fast_math", "profile"), False),
+    **dict.fromkeys(("fast", "fast_math", "profile", "asynchronous"), False),
 }
 _UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(("layer_norm", "dropout", "critic_observation"))
 _UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1}

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from stable_baselines3.common.utils import obs_as_tensor
-from torch import Tensor
 
+from rlzoo_plus.contracts.protocols import Batch
 from rlzoo_plus.demonstrations.dataset import Dataset, Demonstration, Rows, joined, rows_of
 
-Batch = tuple[Any, Tensor]  # Observations and actions
 _AT_ONCE = 4096
 
 
@@ -55,7 +54,7 @@ class Batches:
             actions = targets(np.concatenate([one.actions for one in episodes]))
             kind = dataset.action_space.dtype
             tensor = torch.as_tensor(actions.astype(kind), device=device)
-            return obs_as_tensor(normalize(seen), device), tensor
+            return Batch(obs_as_tensor(normalize(seen), device), tensor)
 
         episodes = dataset.episodes
         least = int(held_out > 0 and len(episodes) > 1)
@@ -63,7 +62,7 @@ class Batches:
         count = max(least, min(round(held_out * len(episodes)), len(episodes) - 1))
         self._learned = batch(episodes[: len(episodes) - count])
         self._held_out = batch(episodes[len(episodes) - count :]) if count else None
-        self.is_ready, self.n_rows = True, len(self._learned[1])
+        self.is_ready, self.n_rows = True, len(self._learned)
 
     def next(self, taken: int, size: int, seed: int) -> Batch:
         """Return the batch that comes after `taken` rows; each epoch has an order of its own."""
@@ -73,17 +72,15 @@ class Batches:
             epoch, at = divmod(taken, self.n_rows)
             rows.append(self._epoch(epoch, seed)[at : at + size])
             taken, size = taken + len(rows[-1]), size - len(rows[-1])
-        chosen = torch.as_tensor(np.concatenate(rows), device=self._learned[1].device)
-        return rows_of(self._learned[0], chosen), self._learned[1][chosen]
+        device = self._learned.actions.device
+        return self._learned.select(torch.as_tensor(np.concatenate(rows), device=device))
 
     def held_out(self) -> Iterator[Batch]:
         """Yield the rows that are not learned from, in order."""
         if self._held_out is None:
             return
-        seen, actions = self._held_out
-        for start in range(0, len(actions), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            yield rows_of(seen, part), actions[part]
+        for start in range(0, len(self._held_out), _AT_ONCE):
+            yield self._held_out.select(slice(start, start + _AT_ONCE))
 
     def _epoch(self, epoch: int, seed: int) -> np.ndarray:
         if self._order is None or self._order[0] != (epoch, seed):

@@ -20,6 +20,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor
 
+from rlzoo_plus.contracts.protocols import Batch
 from rlzoo_plus.demonstrations.batches import Batches
 from rlzoo_plus.demonstrations.dataset import Dataset
 from rlzoo_plus.errors import ConfigError
@@ -149,17 +150,12 @@ class BehaviorCloning(BaseAlgorithm):
 
     def train(self) -> None:
         """Update the policy with the steps of an iteration."""
-        self.policy.set_training_mode(True)
         optimizer = attrgetter(self._optimizer)(self)
         self._update_learning_rate(optimizer)
         losses: list[dict[str, float]] = []
         for _ in range(self.n_steps * self.n_envs // self.batch_size):
             batch = self._batches.next(self.n_taken, self.batch_size, self.seed or 0)
-            loss, parts = self.loss(*batch)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            losses.append({**parts, "loss": loss.item()})
+            losses.append(self.train_step(batch))
             self.n_taken += self.batch_size
         self._n_updates += len(losses)
         for name in _FOLLOWED:
@@ -171,6 +167,23 @@ class BehaviorCloning(BaseAlgorithm):
         for name in losses[0]:
             self.logger.record(f"train/{name}", float(np.mean([one[name] for one in losses])))
         self._log_held_out_loss()
+
+    def train_step(self, batch: Batch) -> dict[str, float]:
+        """Update once, as a `Trainer` of `rlzoo_plus.contracts`; return the losses by name."""
+        self.policy.set_training_mode(True)
+        optimizer = attrgetter(self._optimizer)(self)
+        loss, parts = self.loss(batch.observations, batch.actions)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return {**parts, "loss": loss.item()}
+
+    def eval_step(self, batch: Batch) -> dict[str, float]:
+        """Return the losses of a batch by name; nothing changes."""
+        self.policy.set_training_mode(False)
+        with torch.no_grad():
+            loss, parts = self.loss(batch.observations, batch.actions)
+        return {**parts, "loss": loss.item()}
 
     def loss(self, observations: Any, actions: Tensor) -> tuple[Tensor, dict[str, float]]:
         """Return the loss of a batch, and its parts by name.
@@ -226,12 +239,10 @@ class BehaviorCloning(BaseAlgorithm):
         )
 
     def _log_held_out_loss(self) -> None:
-        self.policy.set_training_mode(False)
         total, count = 0.0, 0
-        with torch.no_grad():
-            for seen, actions in self._batches.held_out():
-                total += self.loss(seen, actions)[0].item() * len(actions)
-                count += len(actions)
+        for batch in self._batches.held_out():
+            total += self.eval_step(batch)["loss"] * len(batch)
+            count += len(batch)
         if count:
             self.logger.record("train/held_out_loss", total / count)
 

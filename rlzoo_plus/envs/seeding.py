@@ -45,6 +45,11 @@ class SeedStreams:
         seed = config.seed % (_TRAIN[1] - 100_000)
         return cls(agent=seed, train=seed)
 
+    def train_after(self, n_steps: int) -> int:
+        """Return the seed of an episode that begins after so many steps, of which none is known."""
+        low, high = _TRAIN
+        return low + (self.train + n_steps) % (high - low)
+
     def report(self) -> dict[str, Any]:
         """Return the streams as plain data."""
         ranges = {"train_range": _TRAIN, "evaluation_range": _EVAL, "test_range": _TEST}

@@ -6,11 +6,7 @@ down each transition before anything else is done.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,15 +17,16 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from rlzoo_plus.agents.factory import make_agent
+from rlzoo_plus.artifacts.result import ANOTHER_ACTED
 from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import wrapped_for_training
-from rlzoo_plus.envs.plain_state import is_plain, to_plain
 from rlzoo_plus.envs.seeding import SeedStreams
 from rlzoo_plus.errors import USER_ERROR, ConfigError, RunError
-from rlzoo_plus.learner.learning_process import LOCK, NOT_EXACT
-from rlzoo_plus.learner.transition_log import FILE, Layout, LogWriter, Transition
+from rlzoo_plus.learner.child_process import Child
+from rlzoo_plus.learner.learning_process import LOCK
+from rlzoo_plus.learner.transition_log import FILE, Layout, LogWriter, Transition, kept_info
 from rlzoo_plus.learner.weights_board import Board, pack_weights, unpack_weights
 from rlzoo_plus.runs.plan import Plan, Start
 from rlzoo_plus.runs.run import Run
@@ -39,11 +36,9 @@ log = logging.getLogger(__name__)
 # Transitions that may wait: where each step waits for room, and where no step can wait.
 QUEUE_STEPPED, QUEUE = 8, 1000
 QUEUE_FULL, ALL_STEPS = "queue_full", "all_steps"
-_POLL_S, _START_S, _END_S = 0.0005, 300.0, 5.0
+_POLL_S, _START_S = 0.0005, 300.0
 # Off-policy, but without an actor, or asking the environment for other rewards.
 _WITHOUT = ("dqn", "qrdqn", "her")
-# Of an info, what is kept with each transition; the rest is large, or of this process.
-_LEFT_OUT = {"reward_terms", "terminal_observation", "TimeLimit.truncated"}
 
 
 def check(config: RunConfig) -> None:
@@ -64,6 +59,7 @@ def check(config: RunConfig) -> None:
         ("log.actions", config.log.actions, False),
         ("n_envs", config.n_envs, 1),
         ("env.frame_stack", config.env.frame_stack, 1),
+        ("asynchronous", config.asynchronous, False),
         ("cost", config.cost, None),
         ("store", config.store, None),
         ("curriculum", "..." if config.curriculum else [], []),
@@ -105,7 +101,7 @@ class Learning:
         self._asked, self._queue, self._is_stepped = queue, 1, False
         self._attend: Callable[[], None] = lambda: None
         self._run_dir: RunDir | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Child | None = None
         self._lock: RunLock | None = None
         self._log: LogWriter | None = None
         self._version, self._weights_step, self._since_noise = 0, 0, 0
@@ -160,7 +156,7 @@ class Learning:
         """
         plan, is_new = self._plan, self._plan.start is not Start.RESUME
         problem = check_before_building(plan)
-        run_dir, self._lock = claim_run_dir(plan, self._command, problem or NOT_EXACT)
+        run_dir, self._lock = claim_run_dir(plan, self._command, problem or ANOTHER_ACTED)
         self._run_dir = run_dir
         try:
             self._log = LogWriter(run_dir.path / FILE, self._layout)
@@ -189,9 +185,7 @@ class Learning:
     def seeds(self, count: int) -> list[int]:
         """Return seeds of episodes of training, which no session before has had."""
         streams = SeedStreams.of(self._config)
-        low, high = streams.report()["train_range"]
-        start = streams.train + self._written.count
-        return [low + (start + number) % (high - low) for number in range(count)]
+        return [streams.train_after(self._written.count + number) for number in range(count)]
 
     def look(self) -> None:
         """Look whether learning goes on.
@@ -201,7 +195,7 @@ class Learning:
         """
         process = self._process
         if process is not None and process.poll() is not None and not self._is_done():
-            raise RunError(f"the process that learns has ended: {self._last_words()}")
+            raise RunError(f"the process that learns has ended: {process.last_words()}")
 
     def wait_for_room(self, part: float = 1.0) -> None:
         """Wait until at most a part of the queue is used.
@@ -263,12 +257,9 @@ class Learning:
         """
         process = self._process
         assert process is not None
-        assert process.stdin is not None
         try:
-            with contextlib.suppress(OSError):
-                process.stdin.write("end\n")
-                process.stdin.flush()
-            words = self._last_words()
+            process.tell("end")
+            words = process.last_words()
             if process.returncode:
                 raise RunError(f"the process that learns has failed: {words}")
             return words
@@ -290,30 +281,16 @@ class Learning:
             self._version, self._weights_step, weights = found
             unpack_weights(self._agent, weights)
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> Child:
         assert self._run_dir is not None
         board = self._board.descriptor
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[board],
-            # Ctrl-C is for the process that acts.
-            start_new_session=True,
-        )
-        assert process.stdin is not None
         ticket = {
-            "path": sys.path,
             "config": self._config.model_dump(mode="json"),
             "run_dir": str(self._run_dir.path.absolute()),
             "board": board,
             "in_real_time": not self._is_stepped,
         }
-        with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(ticket) + "\n")
-            process.stdin.flush()
-        return process
+        return Child("learning_process", ticket, board)
 
     def _wait_for(self, is_so: Callable[[], bool], most_s: float = np.inf) -> None:
         end_s = time.monotonic() + most_s
@@ -322,7 +299,7 @@ class Learning:
             process = self._process
             assert process is not None
             if process.poll() is not None and not self._is_done():
-                words, code = self._last_words(), process.returncode
+                words, code = process.last_words(), process.returncode
                 if code == USER_ERROR:
                     raise ConfigError(words)
                 raise RunError(f"the process that learns has ended: {words}")
@@ -335,32 +312,11 @@ class Learning:
         process = self._process
         return process is not None and process.poll() == 0
 
-    def _last_words(self) -> str:
-        """Wait for the end of the process; return what it said."""
-        process = self._process
-        assert process is not None
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        code = process.wait()
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            return f"signal {-code}" if code < 0 else f"exit code {code}"
-        return str(answer.get("error") or answer.get("reason"))
-
     def _stop(self) -> None:
         """Let go of everything; nothing is lost if the process must be killed."""
         process, self._process = self._process, None
         if process is not None:
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with contextlib.suppress(OSError):
-                        stream.close()
-            try:
-                process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.stop()
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -386,7 +342,6 @@ class _Recorder(gym.Wrapper):
     def step(self, action: Any) -> Any:
         """Act, and write down what came of it."""
         following, reward, terminated, truncated, info = self.env.step(action)
-        kept = {k: to_plain(v) for k, v in info.items() if k not in _LEFT_OUT and is_plain(v)}
         reason = self._learning.record(
             {
                 "is_first": self._is_first,
@@ -396,7 +351,7 @@ class _Recorder(gym.Wrapper):
                 "observation": self._seen,
                 "next_observation": following,
                 "action": action,
-                "info": kept,
+                "info": kept_info(info),
             }
         )
         self._seen, self._is_first = following, False
@@ -422,12 +377,3 @@ def _n_steps_of(config: RunConfig) -> int:
 def has_log(run_dir: RunDir) -> bool:
     """Return whether a run has learned on a robot."""
     return (run_dir.path / FILE).is_file()
-
-
-# Like a forked process, it imports what this one can import.
-_CHILD = """import json, os, sys
-ticket = json.loads(open(os.dup(0), "rb", buffering=0).readline())
-sys.path[:] = ticket["path"]
-from rlzoo_plus.learner.learning_process import serve
-sys.exit(serve(ticket))
-"""

@@ -36,10 +36,9 @@ class Board:
             ValueError: That one is for other weights.
         """
         size = _HEAD_BYTES + 2 * n_bytes
-        if descriptor is None:
-            with tempfile.TemporaryFile() as file:
-                file.truncate(size)
-                descriptor = os.dup(file.fileno())
+        descriptor = empty_file() if descriptor is None else descriptor
+        if os.fstat(descriptor).st_size == 0:
+            os.ftruncate(descriptor, size)
         if os.fstat(descriptor).st_size != size:
             raise ValueError("the weights of both processes are not of the same size")
         self.descriptor = descriptor
@@ -100,9 +99,23 @@ class Board:
         return (version, step, weights) if zlib.crc32(weights) == crc else None
 
 
+def empty_file() -> int:
+    """Return the descriptor of a file for a `Board`, before the size of its weights is known."""
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _acting(agent: Any) -> torch.nn.Module:
+    """Return the network that chooses actions: the actor, or what values each action."""
+    policy = agent.policy
+    names = ("actor", "q_net", "quantile_net")
+    found: torch.nn.Module = next(getattr(policy, name) for name in names if hasattr(policy, name))
+    return found
+
+
 def pack_weights(agent: Any) -> bytes:
-    """Return all that an agent acts with: its actor, and the statistics of its observations."""
-    tensors = agent.policy.actor.state_dict().values()
+    """Return all that an agent acts with: its network, and the statistics of its observations."""
+    tensors = _acting(agent).state_dict().values()
     arrays = [tensor.detach().cpu().numpy() for tensor in tensors]
     return b"".join(array.tobytes() for array in [*arrays, *_statistics(agent)])
 
@@ -110,7 +123,7 @@ def pack_weights(agent: Any) -> bytes:
 def unpack_weights(agent: Any, weights: bytes) -> None:
     """Let an agent act with the weights of another of the same kind."""
     start = 0
-    tensors: Sequence[torch.Tensor] = [*agent.policy.actor.state_dict().values()]
+    tensors: Sequence[torch.Tensor] = [*_acting(agent).state_dict().values()]
     with torch.no_grad():
         for tensor in tensors:
             array = tensor.numpy()

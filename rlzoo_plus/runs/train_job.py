@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.find_run import trust_option
 from rlzoo_plus.artifacts.provenance import collect_provenance
+from rlzoo_plus.artifacts.result import ANOTHER_ACTED
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
 from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable, printable_lines
@@ -117,7 +118,7 @@ def check_before_building(plan: Plan) -> str | None:
             raise ConfigError(f"run_dir={path}: {reason}. Choose another directory.") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise ConfigError(f"run_dir={path} cannot be written to. Choose another directory.")
-    return facts.replay_problem
+    return ANOTHER_ACTED if plan.config.asynchronous else facts.replay_problem
 
 
 def _check_stage(
@@ -174,7 +175,7 @@ def run_plan(
     from rlzoo_plus.agents.factory import check_device
     from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.training.callbacks import StopRequest, check_user_callbacks
-    from rlzoo_plus.training.exp_manager import ExpManager
+    from rlzoo_plus.training.exp_manager import manager_of
     from rlzoo_plus.training.media import write_media
 
     resume_gc()
@@ -197,7 +198,7 @@ def run_plan(
         )
         with keep as sync, _explained(run_dir, is_resumed=is_resumed, trust=trust):
             print_header(console, config, run_dir, problem)
-            manager = ExpManager(
+            manager = manager_of(config)(
                 config,
                 run_dir,
                 request,

@@ -29,6 +29,7 @@ class Overrides(TypedDict, total=False):
     cost: Mapping[str, Any] | None
     curriculum: Sequence[Mapping[str, Any]]
     distributed: int
+    asynchronous: bool | int
     data: str | Mapping[str, Any]
     exploration: str | Mapping[str, Any] | None
     device: str

@@ -18,7 +18,7 @@ from rlzoo_plus.errors import RunError
 from rlzoo_plus.sweeps.probe import RATES_FILE, warm_steps
 from rlzoo_plus.training.callbacks.base import RunCallback
 from rlzoo_plus.training.evaluation import play
-from rlzoo_plus.training.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import manager_of
 
 # Shares of the probe's time.
 _LEAST_WINDOW, _FOR_EVALUATION = 0.5, 0.15
@@ -87,7 +87,7 @@ def run_probe(data: dict[str, Any]) -> int:
     run_dir.start(data["config"], "rlzoo-plus doctor", {})
     meter = RateMeter(until, _LEAST_WINDOW * seconds, warm_steps(config))
     try:
-        ExpManager(config, run_dir, progress=meter).train()  # type: ignore[arg-type]
+        manager_of(config)(config, run_dir, progress=meter).train()  # type: ignore[arg-type]
     except RunError as error:
         # The user is shown the last line of the log.
         print(error)

@@ -121,7 +121,7 @@ def busy_cores(config: RunConfig) -> int:
     """Return the number of cores that a job of a sweep keeps busy."""
     threads = 1 if config.num_threads == "auto" else int(config.num_threads)
     own = max(threads, share_of(config).n_envs if config.vec_env == "subproc" else 1)
-    return own * config.distributed
+    return own * config.distributed + bool(config.asynchronous)
 
 
 def placed_again(jobs: list[SweepJob], overrides: Sequence[str], *, trust: bool) -> list[SweepJob]:

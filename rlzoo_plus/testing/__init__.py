@@ -22,6 +22,7 @@ _SUITES = {
     "LauncherContract": "launcher_contract",
     "MetricContract": "metric_contract",
     "TrackerContract": "tracker_contract",
+    "PartsContract": "parts_contract",
     "RunContract": "run_contract",
     "EngineContract": "engine_contract",
     "EnvironmentContract": "robot_contract",

@@ -18,7 +18,7 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import EvaluationRecord, TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
-from rlzoo_plus.config.catalog import RANKS
+from rlzoo_plus.config.catalog import ASYNCHRONOUS, RANKS
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.stages import config_of_stage
@@ -317,12 +317,21 @@ class ExpManager:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)
 
 
+def manager_of(config: RunConfig) -> type[ExpManager]:
+    """Return what trains a run: in this process, or with one that collects meanwhile."""
+    if not config.asynchronous:
+        return ExpManager
+    found: type[ExpManager] = import_module(ASYNCHRONOUS).AsynchronousManager
+    return found
+
+
 class _Player:
     """What plays the evaluations of a run, in all stages of its curriculum; the stack closes it."""
 
     def __init__(self, manager: ExpManager, stack: contextlib.ExitStack, threads: int) -> None:
         self._config, self._stack = manager.config, stack
-        self._threads = threads * manager.config.distributed
+        collects = bool(manager.config.asynchronous)
+        self._threads = threads * manager.config.distributed + collects
         self._decides = manager.on_evaluation is not None
         self._has_begun = False
         self.made: VecEnv | BackgroundEvaluator | None = None

@@ -117,13 +117,13 @@ def test_each_epoch_takes_every_row_once_in_an_order_of_its_own(reach):
     )
     n_rows, orders = batches.n_rows, []
     for epoch in range(2):
-        seen, _ = batches.next(epoch * n_rows, n_rows, seed=3)
+        seen = batches.next(epoch * n_rows, n_rows, seed=3).observations
         orders.append(seen.numpy())
     every = np.concatenate([one.observations[:-1] for one in data.episodes])
     for order in orders:
         assert np.array_equal(np.sort(order, axis=0), np.sort(every, axis=0))
     assert not np.array_equal(*orders)
-    across, _ = batches.next(n_rows - 5, 10, seed=3)
+    across = batches.next(n_rows - 5, 10, seed=3).observations
     assert np.array_equal(across.numpy(), np.concatenate([orders[0][-5:], orders[1][:5]]))
 
 
@@ -132,7 +132,8 @@ def test_whole_episodes_are_held_out(reach):
     batches.prepare(
         data, 0.3, torch.device("cpu"), normalize=lambda rows: rows, targets=lambda rows: rows
     )
-    ((seen, _),) = list(batches.held_out())
+    (held_out,) = batches.held_out()
+    seen = held_out.observations
     last = np.concatenate([one.observations[:-1] for one in data.episodes[-2:]])
     assert np.array_equal(seen.numpy(), last)
     assert batches.n_rows == data.n_steps - len(last)

@@ -1,6 +1,5 @@
 """Learning while another process acts: whole runs, deaths of either process, and its queue."""
 
-import io
 import itertools
 import json
 import os
@@ -164,6 +163,7 @@ def test_it_begins_with_the_weights_of_an_earlier_policy(tmp_path):
         (["algo=sac", "n_envs=2"], "n_envs=2 does not work with --learn. Set n_envs=1"),
         (["algo=td3", "exploration=parameter_noise"], "exploration.kind=parameter_noise does not"),
         (["algo=sac", "log.actions=true"], "log.actions=True does not work with --learn"),
+        (["algo=sac", "asynchronous=true"], "Set asynchronous=False"),
         (["algo=sac", "env.frame_stack=2"], "Set env.frame_stack=1"),
     ],
 )
@@ -288,7 +288,7 @@ def test_all_steps_are_taken_and_no_more(stage):
 def test_a_dead_learner_is_named(stage):
     learning, _ = stage(queue=2, is_stepped=False)
     learning._process = SimpleNamespace(
-        poll=lambda: -9, wait=lambda: -9, returncode=-9, stdout=io.StringIO()
+        poll=lambda: -9, returncode=-9, last_words=lambda: "signal 9"
     )
     with pytest.raises(RunError, match="the process that learns has ended: signal 9"):
         learning.look()

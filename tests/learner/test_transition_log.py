@@ -71,6 +71,17 @@ def test_what_was_written_is_read_while_more_is_appended(space, tmp_path):
     assert reader.count() == 4
 
 
+def test_zeros_that_a_lost_power_left_at_the_end_are_cut_off(tmp_path):
+    path = written(tmp_path / "log", 2)
+    whole = path.read_bytes()
+    path.write_bytes(whole + bytes(500))
+    written(path, 2)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole + bytes(500) + b"\x01")
+    with pytest.raises(ConfigError, match="transition 2 is damaged"):
+        written(path, 3)
+
+
 def test_an_incomplete_end_is_cut_off_and_nothing_else(tmp_path):
     path = written(tmp_path / "log", 3)
     whole = path.read_bytes()
