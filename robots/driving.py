@@ -18,8 +18,54 @@ from robots.world import WorldSpec
 _DISC, _POST = (0.30, 0.75, 0.45, 1.0), (0.13, 0.50, 0.30, 1.0)
 _POST_M = 0.6
 
+RACECAR_JOINTS = 6
+RACECAR_FRICTION = 0.5
+"""Of its wheels, as Bullet gives it."""
 SERVO_TORQUE_N_M, SERVO_SPEED_RAD_S = 0.88, 6.2
 """Of the racecar's steering servo, Traxxas 2075: 125 oz in, and 60 degrees in 0.17 s."""
+
+
+def driving_world(ground_friction: float) -> WorldSpec:
+    """Return a plane, at 20 Hz; a contact multiplies its friction by that of the wheels."""
+    return WorldSpec(
+        time_step_s=1 / 120,
+        substeps=6,
+        solver_iterations=20,
+        ground_friction=ground_friction,
+        # With it the Husky's turning rate would vary fivefold with its heading.
+        cone_friction=False,
+    )
+
+
+def on_wheels(robot: RobotSpec, sensors: SensorSpec) -> RobotSpec:
+    """Return a wheeled robot that velocities drive, just clear of the ground."""
+    return replace(
+        robot,
+        action_mode=ActionMode.VELOCITY,
+        base_position=(*robot.base_position[:2], 0.01),
+        fixed_base=False,
+        inertia_from_file=True,
+        sensors=sensors,
+    )
+
+
+def racecar(
+    max_speed_m_s: float = 2.0, max_torque_n_m: float = 0.5, max_steering_rad: float = 0.6
+) -> RobotSpec:
+    """Return the racecar; the arguments are those of ``RacecarDriveEnv``."""
+    speed, steering = max_speed_m_s / 0.05, ".*_steering_hinge_joint"
+    # One servo turns both wheels.
+    torque, turn = 0.5 * SERVO_TORQUE_N_M, SERVO_SPEED_RAD_S
+    return RobotSpec(
+        urdf="racecar/racecar.urdf",
+        actuated=f".*_rear_wheel_joint|{steering}",
+        positioned=steering,
+        # Left and right rear wheel, left and right steering hinge.
+        action_scale=(speed, speed, max_steering_rad, max_steering_rad),
+        mixing=((1.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 1.0)),
+        max_force=(max_torque_n_m, max_torque_n_m, torque, torque),
+        max_velocity=(speed, speed, turn, turn),
+    )
 
 
 class DrivingOptions(EnvOptions, total=False):
@@ -82,25 +128,8 @@ class DrivingEnv(BaseRobotEnv):
             sees = replace(sees, ranges=self.footprint.range_sensor)
         else:
             task = DriveToGoal(n_joints, *distances, reward)
-        world = WorldSpec(
-            time_step_s=1 / 120,
-            substeps=6,
-            solver_iterations=20,
-            ground_friction=ground_friction,
-            # With it the Husky's turning rate would vary fivefold with its heading.
-            cone_friction=False,
-            objects=posts(obstacles),
-        )
-        # Just clear of the ground.
-        robot = replace(
-            robot,
-            action_mode=ActionMode.VELOCITY,
-            base_position=(0.0, 0.0, 0.01),
-            fixed_base=False,
-            inertia_from_file=True,
-            sensors=sees,
-        )
-        super().__init__(robot, task, world, **options)
+        world = replace(driving_world(ground_friction), objects=posts(obstacles))
+        super().__init__(on_wheels(robot, sees), task, world, **options)
 
     def current_camera(self) -> Camera:
         """Return the camera, turned towards the goal and aimed at a point on the way to it."""
@@ -197,18 +226,5 @@ class RacecarDriveEnv(DrivingEnv):
             options: See ``DrivingEnv``; ``tolerance_m`` is 0.4 by default.
         """
         options.setdefault("tolerance_m", 0.4)
-        speed, steering = max_speed_m_s / 0.05, ".*_steering_hinge_joint"
-        # One servo turns both wheels.
-        torque, turn = 0.5 * SERVO_TORQUE_N_M, SERVO_SPEED_RAD_S
-        robot = RobotSpec(
-            urdf="racecar/racecar.urdf",
-            actuated=f".*_rear_wheel_joint|{steering}",
-            positioned=steering,
-            # Left and right rear wheel, left and right steering hinge.
-            action_scale=(speed, speed, max_steering_rad, max_steering_rad),
-            mixing=((1.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 1.0)),
-            max_force=(max_torque_n_m, max_torque_n_m, torque, torque),
-            max_velocity=(speed, speed, turn, turn),
-        )
-        # Bullet gives the wheels a friction of 0.5.
-        super().__init__(robot, 6, friction / 0.5, **options)
+        robot = racecar(max_speed_m_s, max_torque_n_m, max_steering_rad)
+        super().__init__(robot, RACECAR_JOINTS, friction / RACECAR_FRICTION, **options)

@@ -254,6 +254,11 @@ class Randomizer:
         self._start: tuple[int, float | None] = (0, None)
         self._steps_to_push = 0
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether there is a curriculum, so that an episode depends on how many came before."""
+        return self._curriculum_episodes > 0
+
     def begin(self, rng: np.random.Generator) -> None:
         """Draw for the next episode, and set the physics and the motors accordingly."""
         self._start = (self._episodes, self.forced_level)

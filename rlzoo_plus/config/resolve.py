@@ -67,6 +67,8 @@ _WITHOUT_OUTCOME: Any = {
 MOST_PROCESSES = 1024
 # Files of conf/env for any id of a kind: a run is named after the id.
 _OF_ANY_ID = ("gym", "atari", "pettingzoo")
+# How ids of shipped teams of robots begin.
+TEAMS = "robots.teams."
 # The others are checked with the hyperparameters, or when they are loaded.
 _CHECKED = (
     *(ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES),
@@ -158,7 +160,8 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
             raise ConfigError(f"env={env_name}: env/{env_name}.yaml sets no id. {example}")
         raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
     data["env"] = env
-    if env_name == "pettingzoo" and data.get("vec_env") == "auto":
+    is_team = str(env.get("id")).startswith(TEAMS)
+    if (env_name == "pettingzoo" or is_team) and data.get("vec_env") == "auto":
         data["vec_env"] = "pettingzoo"
     tracker = data.get("tracker")
     if isinstance(tracker, Mapping) and "name" not in tracker:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.provenance import package_version
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.resolve import TEAMS
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 
@@ -75,5 +76,5 @@ def _engines() -> ModuleType:
 
 
 def _has_engine(env_id: str, asked: object) -> bool:
-    is_ours = env_id.rpartition(":")[2].startswith("robots/")
+    is_ours = env_id.rpartition(":")[2].startswith("robots/") or env_id.startswith(TEAMS)
     return is_ours or (isinstance(asked, str) and asked in _engines().ENGINES)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,10 +27,11 @@ from rlzoo_plus.teams.joint_observation import JointObservation
 
 if find_spec("pettingzoo") is None:
     raise ConfigError("vec_env=pettingzoo needs PettingZoo: pip install 'rlzoo-plus[pettingzoo]'.")
-from pettingzoo import make, parallel_registry
-from pettingzoo.utils import conversions
+from pettingzoo import aec_registry, make, parallel_registry
 
-# Names of what makes the worlds of a module, as PettingZoo has them.
+from rlzoo_plus.teams.turns import in_parallel
+
+# Names of what makes the worlds of a module, as PettingZoo has them; the first is taken.
 _MAKERS = ("parallel_env", "env")
 
 
@@ -54,7 +56,7 @@ class PettingZooVecEnv(VecEnv):
         mode = {} if render_mode is None else {"render_mode": render_mode}
         self.render_mode, self.limit = render_mode, env.time_limit
         make = _maker_of(env.id)
-        self.worlds = [_World(make(**{**kwargs, **mode})) for _ in range(n_envs)]
+        self.worlds = [_World(in_parallel(make(**{**kwargs, **mode}))) for _ in range(n_envs)]
         first = self.worlds[0].inner
         self.metadata = dict(getattr(first, "metadata", {}))
         self.agents = list(first.possible_agents)
@@ -105,7 +107,7 @@ class PettingZooVecEnv(VecEnv):
             infos += [row[3] for row in found]
             if cut or not world.inner.agents:
                 for agent, info in zip(self.agents, infos[rows], strict=True):
-                    info["episode_returns"] = world.numbers(agent)
+                    info["episode_returns"] = world.numbers(agent) | {"team": world.team_return}
                 seen += self._begin(world)
             else:
                 seen += [row[0] for row in found]
@@ -193,7 +195,12 @@ class PettingZooVecEnv(VecEnv):
             setattr(self._world_of(rank), attr_name, value)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
-        """Call a method of the world of each row."""
+        """Call a method of the world of each row; the masks of actions are those of its agent."""
+        if method_name == "action_masks":
+            return [
+                self._world_of(rank).action_masks(self.agents[rank % self.agents_per_env])
+                for rank in self._get_indices(indices)
+            ]
         return [
             getattr(self._world_of(rank), method_name)(*args, **kwargs)
             for rank in self._get_indices(indices)
@@ -239,8 +246,8 @@ class _World:
         return agent not in self.inner.agents
 
     def numbers(self, agent: Any) -> dict[str, float]:
-        """Return what an agent, and all together, have earned in the episode."""
-        return {"team": self.team_return, str(agent): self.returns[agent]}
+        """Return what an agent has earned in the episode."""
+        return {str(agent): self.returns[agent]}
 
     def begin(self, seed: int, agents: Sequence[str]) -> Mapping[str, Any]:
         """Begin an episode."""
@@ -293,17 +300,18 @@ def _maker_of(env_id: str) -> Any:
     """Return what makes worlds: of a registered id, a module, or a function or class in one."""
     try:
         if env_id in parallel_registry:
-            return lambda **kwargs: make("parallel", env_id, **kwargs)
+            return partial(make, "parallel", env_id)
+        if env_id in aec_registry:
+            return partial(make, "aec", env_id)
         if "/" in env_id:
-            raise ConfigError(unknown_name("env.id", env_id, sorted(parallel_registry)))
+            known = sorted({*parallel_registry, *aec_registry})
+            raise ConfigError(unknown_name("env.id", env_id, known))
         found = _imported(env_id)
-        parallel, turns = (getattr(found, name, None) for name in _MAKERS)
-        if parallel is not None:
-            return parallel
         if callable(found):
             return found
-        if turns is not None:
-            return lambda **kwargs: conversions.aec_to_parallel(turns(**kwargs))
+        for name in _MAKERS:
+            if hasattr(found, name):
+                return getattr(found, name)
     except ConfigError:
         raise
     # What is imported can raise anything.
@@ -311,7 +319,7 @@ def _maker_of(env_id: str) -> Any:
         raise ConfigError(f"env.id={env_id} cannot be made: {where_raised(error)}.") from error
     raise ConfigError(
         f"env.id={env_id} makes no worlds. Name a registered id, such as sisl/pursuit-v5, a module "
-        "with parallel_env, or a function or class of your own: my_module.my_world."
+        "with parallel_env or env, or a function or class of your own: my_module.my_world."
     )
 
 

@@ -50,7 +50,8 @@ def values_of(path):
 
 def third_party_files():
     names = {path: values_of(path) for path in FILES}
-    return [p for p, env in names.items() if set(env["packages"]) <= set(PACKAGED)]
+    found = [p for p, env in names.items() if set(env["packages"]) <= set(PACKAGED)]
+    return [path for path in found if not names[path]["id"].startswith("robots.")]
 
 
 def spec_of(env):

@@ -19,7 +19,7 @@ from rlzoo_plus.errors import ConfigError
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
 # Environments of this project: tuned here, not by rl_zoo3.
-OURS = {p.stem for p in (CONF / "env").glob("*.yaml") if "\nid: robots/" in p.read_text()}
+OURS = {p.stem for p in (CONF / "env").glob("*.yaml") if "\nid: robots" in p.read_text()}
 TUNED = sorted(p for p in (CONF / "tuned").glob("*/*.yaml") if p.stem not in OURS)
 NETWORK_KEYS = {
     *("policy", "net_arch", "activation", "log_std_init", "ortho_init", "full_std", "use_expln"),

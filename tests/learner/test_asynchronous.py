@@ -230,7 +230,10 @@ def test_verify_resume_refuses_it_in_one_line():
         ("algo=her asynchronous=true", "her cannot learn from what older weights did"),
         ("algo=sac algo.replay_buffer=her asynchronous=true", "algo.replay_buffer with"),
         ("algo=sac asynchronous=true log.actions=true", "log.actions with asynchronous=true"),
-        ("algo=dqn env.kwargs.discrete=true asynchronous=1 exploration=boltzmann", "another process"),
+        (
+            "algo=dqn env.kwargs.discrete=true asynchronous=1 exploration=boltzmann",
+            "another process",
+        ),
         ("algo=sac asynchronous=3 n_envs=4", "asynchronous=3 is below n_envs=4.*at least 4"),
         ("algo=sac asynchronous=true distributed=2", "sac is trained by one process"),
         ("algo=sac asynchronous=true +cost.limit=1", "cost with asynchronous=true"),

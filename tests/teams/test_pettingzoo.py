@@ -56,6 +56,7 @@ def test_rows_are_what_the_agents_of_a_world_see_and_earn():
                 assert infos[row]["TimeLimit.truncated"] == (not expected[2][agent])
         if step == 4:
             assert infos[0]["episode"]["l"] == 4
+            assert "return/team" not in infos[0]["episode"]  # It is not over.
     assert infos[1]["episode"]["l"] == 7
     earned = [infos[row]["episode"]["r"] for row in (1, 2)]
     assert np.allclose([infos[1]["episode"]["return/b"], infos[2]["episode"]["return/c"]], earned)

@@ -1,0 +1,1 @@
+"""Teams of robots in one world, as environments of PettingZoo."""
