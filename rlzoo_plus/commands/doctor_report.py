@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.commands.typed import make_console
@@ -10,7 +11,8 @@ from rlzoo_plus.config.catalog import IN_CLOUD
 from rlzoo_plus.doctor.advice import slots_for
 from rlzoo_plus.doctor.check_jobs import Finding, Outcome, check_jobs, finding_text
 from rlzoo_plus.doctor.measuring import measure, plan_in_cloud, probe_table
-from rlzoo_plus.errors import USER_ERROR
+from rlzoo_plus.doctor.not_learning import why_not
+from rlzoo_plus.errors import USER_ERROR, ConfigError
 from rlzoo_plus.sweeps.launchers.usage import cores
 from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE
 from rlzoo_plus.sweeps.sweep_view import SweepView
@@ -29,6 +31,26 @@ def examine(overrides: list[str], probe_s: float, *, as_json: bool) -> int:
             _measure(outcome, probe_s, quiet=as_json)
     if as_json:
         print(json.dumps(outcome.as_data(), indent=2))
+    return USER_ERROR if outcome.is_refused else 0
+
+
+def explain(overrides: list[str], *, as_json: bool) -> int:
+    """Check one run, probe its environment, and print why it may not learn; return the code."""
+    outcome = check_jobs(overrides, SweepView(lambda: make_console(stderr=True)))
+    if outcome.is_sweep:
+        raise ConfigError(
+            "--learn looks at one run, and these overrides are a sweep. Give each key one value."
+        )
+    causes = [] if outcome.is_refused else why_not(outcome.configs[0])
+    if as_json:
+        print(json.dumps({**outcome.as_data(), "causes": list(map(asdict, causes))}, indent=2))
+        return USER_ERROR if outcome.is_refused else 0
+    _print_findings(outcome.findings, outcome.n_jobs)
+    for number, cause in enumerate(causes, 1):
+        hint = " (a hint)" if cause.is_hint else ""
+        _print(f"{number}. {cause.name}{hint}: {cause.evidence}.\n   {cause.fix}.")
+    if all(cause.is_hint for cause in causes) and not outcome.is_refused:
+        _print("no cause found: probes and settings look as they do where agents learn")
     return USER_ERROR if outcome.is_refused else 0
 
 
