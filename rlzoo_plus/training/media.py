@@ -155,6 +155,9 @@ def rendered(venv: VecEnv) -> np.ndarray:
             "rendering this environment needs a package that is not installed. "
             f"For Gymnasium's classic control: pip install 'rlzoo-plus[classic]' ({error})."
         ) from error
+    except RuntimeError as error:
+        # Of robots on MuJoCo where there is no driver: known when the first picture is drawn.
+        raise ConfigError(f"the environment cannot be drawn: {error}") from error
     return as_frame(image)
 
 
