@@ -21,6 +21,7 @@ from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.training.evaluation import play
+from robots.simulation import RendererError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,9 +156,9 @@ def rendered(venv: VecEnv) -> np.ndarray:
             "rendering this environment needs a package that is not installed. "
             f"For Gymnasium's classic control: pip install 'rlzoo-plus[classic]' ({error})."
         ) from error
-    except RuntimeError as error:
-        # Of robots on MuJoCo where there is no driver: known when the first picture is drawn.
-        raise ConfigError(f"the environment cannot be drawn: {error}") from error
+    except RendererError as error:
+        # On MuJoCo, known when the first picture is drawn.
+        raise ConfigError(str(error)) from error
     return as_frame(image)
 
 

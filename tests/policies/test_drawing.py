@@ -20,4 +20,4 @@ def test_a_machine_without_a_driver_says_so_in_a_line(tmp_path, answer, monkeypa
     monkeypatch.setattr(pictures.Pictures, "take", cannot_draw)
     code, text = answer("record", str(run_dir.path), "--seconds", "0.1")
     assert code == 2
-    assert text.splitlines()[-1] == "error: the environment cannot be drawn: MuJoCo cannot draw here. Install libegl1."
+    assert text.splitlines()[-1] == "error: MuJoCo cannot draw here. Install libegl1."
