@@ -112,6 +112,8 @@ def _reach(*_, **__):
 BEGINNINGS = (
     "rlzoo_plus.commands.train.plan_run",
     "rlzoo_plus.commands.benchmark.SuiteRun.train",
+    "rlzoo_plus.commands.train_population.make_launcher",
+    "rlzoo_plus.commands.train_population.train_schedule",
     "rlzoo_plus.commands.inspect._step_through",
     "rlzoo_plus.doctor.check_jobs.check_jobs",
     "rlzoo_plus.envs.fit.inspect_env",
@@ -206,7 +208,7 @@ def test_every_command_of_a_page_is_understood(page, parse):
             continue
         if verb == "doctor":
             verb = "train"
-            arguments = [word for word in arguments if word != "--no-probe"]
+            arguments = [word for word in arguments if word not in ("--no-probe", "--learn")]
             if any("," in word or "range" in word for word in arguments):
                 arguments = ["-m", *arguments]
         # What a run begins from is read while it is composed.
@@ -261,6 +263,7 @@ LESS = {
     r"\bn_timesteps=[\de]+": "n_timesteps=4096",
     r"\bn_envs=4096": "n_envs=16",
     r"hpo.n_trials=\d+": "hpo.n_trials=2",
+    r"population: 8, segments: 10": "population: 2, segments: 2",
     r"^trial=\d+": "trial=1",
     r"steps_per_s >= 1000": "steps_per_s >= 1",
 }
@@ -361,7 +364,7 @@ def reduced(command: Command) -> list[str]:
         more.append(f"hpo.study=line{command.line}")
     if "infra=workers" in arguments:
         more.append("infra.wait=false")
-    if "--no-probe" in given:
+    if {"--no-probe", "schedule"} & given:
         more = []
     return [*arguments, *(word for word in more if word.partition("=")[0] not in given)]
 

@@ -91,7 +91,8 @@ def _line(what: Task | Result, why: str, population: Population) -> str:
     if not why or what.parent is None:
         return ""
     before = next(t.overrides for t in reversed(population.history) if t.run == what.parent)
-    changed = ", ".join(word.rpartition(".")[2] for word in what.overrides if word not in before)
+    new = (word.partition("=")[::2] for word in what.overrides if word not in before)
+    changed = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in new)
     where = f"{what.parent} at step {what.parent_step:,}"
     return f"member {what.member} goes on from {where}: {changed or 'the same values'}"
 

@@ -103,6 +103,8 @@ def train_schedule(
 
 
 def _read(file: Path) -> tuple[dict[str, Any], list[tuple[int, RunConfig]]]:
+    if not file.is_file():
+        raise ConfigError(f"schedule={printable(file)}: no such file.")
     try:
         content = read_json(file)
         parts = content["parts"]
@@ -112,8 +114,6 @@ def _read(file: Path) -> tuple[dict[str, Any], list[tuple[int, RunConfig]]]:
         steps = [step for step, _ in found]
         if any(type(step) is not int for step in steps) or steps != sorted(steps) or steps[0] != 0:
             raise ValueError("its steps are not in order")
-    except OSError as error:
-        raise ConfigError(f"schedule={printable(file)}: {error.strerror or error}.") from error
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"schedule={printable(file)} is damaged: {one_line(error)}.") from error
     return content, found

@@ -133,6 +133,7 @@ def test_forged_schedules_run_nothing(trained):
         write_json(trained / "bad.json", content)
         code, text = run(trained, "schedule=bad.json", "run_dir=bad")
         assert (code, "schedule=bad.json is damaged" in text) == (2, True), text
+    assert "schedule=none.json: no such file" in run(trained, "schedule=none.json", "run_dir=x")[1]
     code, text = run(trained, "schedule=people/schedule.json")
     assert code == 2
     assert "add run_dir=FOLDER" in text
