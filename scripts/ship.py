@@ -33,7 +33,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.hub.package import PLACES, copy_folder, copy_run
 from rlzoo_plus.policies.shipped_table import OTHER_ENGINE, markdown, read_shipped, shipped_policies
 from rlzoo_plus.policies.verification import EPISODES, record_evaluation, verify
-from rlzoo_plus.training.media import record_video
+from rlzoo_plus.training.media import ONE_WAY, record_video, repeatable
 from robots.engines import BULLET, ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,7 +138,8 @@ def _draw_video(run: rz.Run, path: Path) -> None:
     """Record a video, and make it smaller until it is small enough."""
     full = path.with_name("full.mp4")
     label = f"{run.config.algo.name}, best"
-    record_video(run.config, [(label, run.policy("best"))], full, seconds=VIDEO_S)
+    with repeatable():
+        record_video(run.config, [(label, run.policy("best"))], full, seconds=VIDEO_S)
     for quality in QUALITIES:
         _shrink(full, path, quality)
         if path.stat().st_size <= LARGEST_VIDEO_BYTES:
@@ -150,8 +151,7 @@ def _shrink(full: Path, path: Path, quality: str) -> None:
     with av.open(str(full)) as source, av.open(str(path), "w", format="mp4") as target:
         seen = source.streams.video[0]
         height = round(VIDEO_WIDTH * seen.height / seen.width / 2) * 2
-        # One thread: others cut the pictures otherwise.
-        options = {"crf": quality, "preset": "veryslow", "threads": "1"}
+        options = {"crf": quality, "preset": "veryslow", **ONE_WAY}
         rate = Fraction(seen.average_rate or 30)
         stream = target.add_stream("libx264", rate=rate, options=options)
         stream.width, stream.height, stream.pix_fmt = VIDEO_WIDTH, height, "yuv420p"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from itertools import chain, islice
@@ -274,6 +275,24 @@ def _checked(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield frame
 
 
+# What `repeatable` adds to the settings of x264.
+X264: dict[str, str] = {}
+ONE_WAY = {"threads": "1"}
+if platform.machine() in ("x86_64", "AMD64"):
+    # Its code for newer processors gives other bytes each time on some of them.
+    ONE_WAY["x264-params"] = "asm=sse2"
+
+
+@contextlib.contextmanager
+def repeatable() -> Iterator[None]:
+    """Write videos here so that the same frames always give the same bytes; slower."""
+    X264.update(ONE_WAY)
+    try:
+        yield
+    finally:
+        X264.clear()
+
+
 def _write_mp4(frames: Iterator[np.ndarray], path: Path, fps: float) -> int:
     import av
 
@@ -283,7 +302,7 @@ def _write_mp4(frames: Iterator[np.ndarray], path: Path, fps: float) -> int:
     n_frames = 0
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
         rate = Fraction(fps).limit_denominator(1000)
-        stream = container.add_stream("libx264", rate=rate, options={"crf": "20"})
+        stream = container.add_stream("libx264", rate=rate, options={"crf": "20", **X264})
         stream.height, stream.width = _even(first).shape[:2]
         stream.pix_fmt = "yuv420p"
         for frame in chain([first], frames):
