@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
+from support.processes import has_ended
 from support.tiny_envs import TinyReach
 from support.training import make_config, start_run, tiny_config
 
@@ -157,19 +158,6 @@ def begun(path, *more):
         time.sleep(0.05)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return process, int(children[0])
-
-
-def has_ended(number):
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        try:
-            stat = Path(f"/proc/{number}/stat").read_text()
-        except OSError:
-            return True
-        if stat.rpartition(")")[2].split()[0] in "ZX":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.mark.slow

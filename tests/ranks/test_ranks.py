@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.processes import has_ended
 from support.resuming import assert_same_in_pieces
 from support.training import make_config, start_run, tiny_config, train_run
 
@@ -106,20 +107,6 @@ def rank_one_of(process):
     """Return the process id of the only child."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(children[0])
-
-
-def has_ended(number):
-    """Return whether a process ends within ten seconds; init may not have reaped it by then."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        try:
-            stat = Path(f"/proc/{number}/stat").read_text()
-        except OSError:
-            return True
-        if stat.rpartition(")")[2].split()[0] in "ZX":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.mark.slow

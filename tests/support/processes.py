@@ -85,3 +85,17 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def has_ended(number, within_s=20.0):
+    """Return whether a process ends in time; init may not have reaped it by then."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        try:
+            stat = Path(f"/proc/{number}/stat").read_text()
+        except OSError:
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        time.sleep(0.05)
+    return False
