@@ -4,7 +4,7 @@ Each round trains the same configuration with each number of processes, as a com
 process of its own. The rate is that of the training alone, without imports. One process trains with
 and without recorded updates, which several cannot use. Leave the machine alone meanwhile.
 
-    python -m benchmarks.ranks [--rounds 3] [--steps 65536] [--json FILE] [KEY=VALUE ...]
+    python -m benchmarks.ranks [--rounds 3] [--processes 2 4] [--json FILE] [KEY=VALUE ...]
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _QUIET = (
 )
 
 
-def cases(cores: int) -> dict[str, tuple[str, ...]]:
+def cases(processes: list[int]) -> dict[str, tuple[str, ...]]:
     """Return the overrides of each case by its name."""
-    several = {f"{n} processes": (f"distributed={n}",) for n in (2, 4) if n <= cores}
+    several = {f"{n} processes": (f"distributed={n}",) for n in processes}
     return {"1 process": (), "1, not recorded": ("record_updates=false",), **several}
 
 
@@ -50,13 +50,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=65_536)
+    own = [n for n in (2, 4) if n <= machine_cores()]
+    parser.add_argument("--processes", type=int, nargs="+", default=own)
     parser.add_argument("--json", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     words = [*WORDS, *_QUIET, f"n_timesteps={options.steps}", *options.overrides]
-    found: dict[str, list[float]] = {name: [] for name in cases(machine_cores())}
+    # What is typed replaces what is usual.
+    words = list({word.partition("=")[0]: word for word in words}.values())
+    compared = cases(options.processes)
+    found: dict[str, list[float]] = {name: [] for name in compared}
     for number in range(options.rounds):
-        turn = list(cases(machine_cores()).items())
+        turn = list(compared.items())
         for name, more in turn if number % 2 == 0 else reversed(turn):
             found[name].append(rate_of([*words, *more]))
             print(f"round {number + 1}, {name}: {found[name][-1]:,.0f} steps/s", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import shutil
@@ -21,6 +22,7 @@ from rlzoo_plus.artifacts.atomic import (
     write_folder,
 )
 from rlzoo_plus.artifacts.chunks import ChunkIndex, ChunkStore, PendingChunks
+from rlzoo_plus.artifacts.encryption import Cipher, EncryptionError, decrypted, encrypted
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.artifacts.untrusted import has_control_characters
 
@@ -60,13 +62,15 @@ class CheckpointStore:
     Any thread may save, one at a time.
     """
 
-    def __init__(self, root: Path, keep: int = 3) -> None:
+    def __init__(self, root: Path, keep: int = 3, cipher: Cipher | None = None) -> None:
+        """Name the folder, how many checkpoints to keep, and what encrypts new ones."""
         self.root = root
         self.keep = keep
+        self.cipher = cipher
 
     def chunk_store(self) -> ChunkStore:
         """Return the chunks that all these checkpoints share."""
-        return ChunkStore(self.root / CHUNK_FOLDER)
+        return ChunkStore(self.root / CHUNK_FOLDER, cipher=self.cipher)
 
     def save(
         self,
@@ -93,7 +97,7 @@ class CheckpointStore:
         """
         if kept_as not in (None, BEST, MILESTONE):
             raise ValueError(f"kept_as={kept_as!r} must be {BEST!r}, {MILESTONE!r} or None")
-        files = pack(state)
+        files = packed(state, self.cipher)
         path = self._folder(step)
         try:
             # Chunks first: every checkpoint on the disk must find its rows.
@@ -125,18 +129,28 @@ class CheckpointStore:
             return {}
 
     def is_whole(self, step: int) -> bool:
-        """Return whether a checkpoint can be loaded."""
+        """Return whether a checkpoint can be loaded, where its key is if it is encrypted."""
         try:
-            self.load(step)
+            self.verify(step)
         except DamagedFolderError:
             return False
         return True
+
+    def verify(self, step: int) -> None:
+        """Check a checkpoint as `load` does; of an encrypted one without its key, the hashes.
+
+        Raises:
+            DamagedFolderError: See `load`.
+        """
+        with contextlib.suppress(EncryptionError):
+            self.load(step)
 
     def load(self, step: int) -> Checkpoint:
         """Read one checkpoint and check its chunks.
 
         Raises:
             DamagedFolderError: It is incomplete, changed, or of a newer schema.
+            EncryptionError: It is encrypted, and the key is not there.
         """
         path = self._folder(step)
         files, about = read_folder(path)
@@ -155,7 +169,14 @@ class CheckpointStore:
         chunks = _read_indices(about)
         for index in chunks.values():
             self.chunk_store().verify(index)
-        return Checkpoint(path, step, unpack(files), about, schema, chunks, kept_as)
+        try:
+            plain = {name: decrypted(data) for name, data in files.items()}
+        except ValueError as error:
+            # A key that is not there is no damage: an earlier checkpoint would need it, too.
+            if isinstance(error, EncryptionError):
+                raise
+            raise DamagedFolderError(f"{path}: {error}") from error
+        return Checkpoint(path, step, unpack(plain), about, schema, chunks, kept_as)
 
     def load_newest(self, before_or_at: int | None = None) -> Checkpoint | None:
         """Read the newest whole checkpoint up to a step; skip damaged ones with a warning."""
@@ -209,6 +230,15 @@ class CheckpointStore:
             if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
                 raise cause from None
             raise
+
+
+def packed(state: Any, cipher: Cipher | None) -> dict[str, bytes]:
+    """Return the files of a checkpoint's state, encrypted if there is a cipher.
+
+    Raises:
+        TypeError: It holds something other than plain data and numeric arrays.
+    """
+    return {name: encrypted(data, cipher) for name, data in pack(state).items()}
 
 
 def _read_indices(about: Mapping[str, Any]) -> dict[str, ChunkIndex]:

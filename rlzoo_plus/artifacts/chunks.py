@@ -25,6 +25,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, sync_folder, write_synced
+from rlzoo_plus.artifacts.encryption import OVERHEAD_BYTES, Cipher, decrypted, encrypted
 from rlzoo_plus.artifacts.untrusted import one_line, read_plain_file
 
 # Of raw rows: small, because the chunk being filled is written again at each save.
@@ -82,6 +83,7 @@ class ChunkIndex:
     columns: tuple[Column, ...]  # of each row
     names: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...]  # file names: SHA-256
     sizes: tuple[_Size, ...]  # of the files [bytes]
+    key_id: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""  # that encrypted them
 
     @property
     def row_bytes(self) -> int:
@@ -113,7 +115,8 @@ class ChunkIndex:
             and len({column.name for column in self.columns}) == len(self.columns)
             and chunk_bytes <= MAX_CHUNK_BYTES
             # Incompressible data grows by its frame alone.
-            and max(self.sizes, default=0) <= chunk_bytes + chunk_bytes // 128 + 1024
+            and max(self.sizes, default=0)
+            <= chunk_bytes + chunk_bytes // 128 + 1024 + OVERHEAD_BYTES
         )
         if not fits:
             raise ValueError("its rows, columns and chunks do not fit together")
@@ -174,10 +177,19 @@ class PendingChunks:
 class ChunkStore:
     """The chunks in one folder; a single process writes, any number read."""
 
-    def __init__(self, root: Path, rows_per_chunk: int | None = None) -> None:
-        """Name the folder; `rows_per_chunk` is a power of two, None chooses it by a row's size."""
+    def __init__(
+        self, root: Path, rows_per_chunk: int | None = None, cipher: Cipher | None = None
+    ) -> None:
+        """Name the folder.
+
+        Args:
+            root: The folder.
+            rows_per_chunk: A power of two; None chooses it by a row's size.
+            cipher: What encrypts new chunks.
+        """
         self.root = root
         self.rows_per_chunk = rows_per_chunk
+        self.cipher = cipher
 
     def snapshot(
         self,
@@ -205,7 +217,8 @@ class ChunkStore:
         rows = self.rows_per_chunk or _choose_rows(sum(c.row_bytes for c in layout), max(lengths))
         reused: dict[int, tuple[str, int]] = {}
         if previous is not None and changed is not None:
-            is_alike = (previous.columns, previous.rows_per_chunk) == (layout, rows)
+            before = (previous.columns, previous.rows_per_chunk, previous.key_id)
+            is_alike = before == (layout, rows, self._key_id)
             reused = self._unchanged(previous, used, changed) if is_alike else {}
         copied: dict[int, bytes | tuple[NDArray[Any], ...]] = {}
         budget = COPIED_BYTES
@@ -225,7 +238,8 @@ class ChunkStore:
         self.root.mkdir(parents=True, exist_ok=True)
         stored = dict(pending.reused)
         for number, content in pending.copied.items():
-            data = content if isinstance(content, bytes) else compress(content)
+            plain = content if isinstance(content, bytes) else compress(content)
+            data = encrypted(plain, self.cipher)
             name = hashlib.sha256(data).hexdigest()
             stored[number] = (name, len(data))
             try:
@@ -241,7 +255,13 @@ class ChunkStore:
         sync_folder(self.root)
         entries = [stored[number] for number in range(len(stored))]
         names, sizes = tuple(name for name, _ in entries), tuple(size for _, size in entries)
-        return ChunkIndex(pending.rows_per_chunk, pending.used, pending.columns, names, sizes)
+        return ChunkIndex(
+            pending.rows_per_chunk, pending.used, pending.columns, names, sizes, self._key_id
+        )
+
+    @property
+    def _key_id(self) -> str:
+        return "" if self.cipher is None else self.cipher.key_id
 
     def verify(self, index: ChunkIndex) -> None:
         """Check every byte of the chunks.
@@ -267,7 +287,7 @@ class ChunkStore:
             stop = min(start + index.rows_per_chunk, index.used)
             data = self._get(name, size)
             try:
-                parts = decompress(data, index.columns, stop - start)
+                parts = decompress(decrypted(data), index.columns, stop - start)
             except ValueError as error:
                 raise DamagedFolderError(f"{self.root / name}: {error}") from error
             for column, part in zip(index.columns, parts, strict=True):

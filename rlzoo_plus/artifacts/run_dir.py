@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
+from rlzoo_plus.artifacts.encryption import Cipher
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import append_lines
 from rlzoo_plus.artifacts.secrets import redact_all
@@ -128,9 +129,9 @@ class RunDir:
         """The lock that a process must hold to train here."""
         return RunLock(self.path / ".lock")
 
-    def checkpoints(self, keep: int = 3) -> CheckpointStore:
-        """Return the store of this run's checkpoints."""
-        return CheckpointStore(self.path / "checkpoints", keep)
+    def checkpoints(self, keep: int = 3, cipher: Cipher | None = None) -> CheckpointStore:
+        """Return the store of this run's checkpoints; a cipher encrypts new ones."""
+        return CheckpointStore(self.path / "checkpoints", keep, cipher)
 
     def has_policy(self, which: str) -> bool:
         """Return whether a policy is saved here: `best`, `final` or the step of a checkpoint."""

@@ -58,6 +58,7 @@ from rlzoo_plus.given import is_given
 UNHASHED = (
     *("run_dir", "init_from", "sweep", "store", "resume", "restart", "log", "tracker", "report"),
     *("checkpoint", "infra", "export", "packages", "record_updates", "profile"),
+    "encryption",
 )
 _WITHOUT_OUTCOME: Any = {
     **dict.fromkeys(UNHASHED, True),

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from rlzoo_plus.artifacts.encryption import VARIABLE
 from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
 from rlzoo_plus.config.curriculum import StageConfig
 from rlzoo_plus.config.exploration import ExplorationConfig
@@ -382,6 +383,7 @@ class RunConfig(Section):
     n_envs: EnvCount
     distributed: Annotated[Count, Field(le=MOST_RANKS)] = 1
     asynchronous: bool | Annotated[Count, Field(le=MOST_WAITING)] = False
+    encryption: Annotated[str, Field(pattern=rf"^{VARIABLE.pattern}$")] | None = None
     vec_env: Line
     normalize: NormalizeConfig | None
     cost: CostConfig | None = None

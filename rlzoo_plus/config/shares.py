@@ -100,6 +100,11 @@ def asynchronous_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[st
     for key, is_set in {**values, "curriculum": config.curriculum}.items():
         if is_set:
             yield f"{key} with {where}: it needs the environments here. Leave one of them out."
+    if config.encryption is not None:
+        yield (
+            f"encryption={config.encryption} with {where}: transitions pass between the processes "
+            "in plain files. Leave one of them out."
+        )
     if config.exploration.kind is not None or config.log.actions:
         key = "log.actions" if config.log.actions else f"exploration={config.exploration.kind}"
         yield f"{key} with {where}: another process chooses the actions. Leave one of them out."

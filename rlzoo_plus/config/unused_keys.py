@@ -8,7 +8,7 @@ from typing import Any
 # The keys that came later, with the value that changes nothing.
 _UNUSED: dict[str, Any] = {
     **{"freeze": [], "store": None, "cost": None, "record_updates": True, "curriculum": []},
-    "distributed": 1,
+    **{"distributed": 1, "encryption": None},
     "exploration": dict.fromkeys(("kind", "start", "end", "fraction")),
     **dict.fromkeys(("fast", "fast_math", "profile", "asynchronous"), False),
 }

@@ -1,8 +1,8 @@
 """The action log of a run: what every step of its training did, in compressed columns.
 
 A first line in JSON names the columns; then come blocks, each of which is its number of rows, its
-length in bytes and its CRC-32, and the columns as `chunks` compresses them. A block that a kill cut
-short is the last one, and ignored.
+length in bytes and its CRC-32, and the columns as `chunks` compresses them, encrypted if there is a
+key. A block that a kill cut short is the last one, and ignored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from rlzoo_plus.artifacts.chunks import MAX_CHUNK_BYTES, Column, compress, decompress
+from rlzoo_plus.artifacts.encryption import Cipher, EncryptionError, decrypted, encrypted
 from rlzoo_plus.artifacts.inside import open_to_append
 from rlzoo_plus.artifacts.untrusted import one_line, open_plain, parse_json, printable
 from rlzoo_plus.errors import ConfigError
@@ -34,7 +35,7 @@ _HEAD = struct.Struct("<III")
 _LONGEST_HEADER, _MOST_ROWS = 2**16, 2**20
 
 
-def append_block(path: Path, block: Sequence[NDArray[Any]]) -> None:
+def append_block(path: Path, block: Sequence[NDArray[Any]], cipher: Cipher | None = None) -> None:
     """Append rows, a column of each of `NAMES`, all of them of the same length.
 
     Raises:
@@ -42,7 +43,7 @@ def append_block(path: Path, block: Sequence[NDArray[Any]]) -> None:
         OSError: It cannot be written.
     """
     columns = [Column.of(name, part) for name, part in zip(NAMES, block, strict=True)]
-    rest = compress(block)
+    rest = encrypted(compress(block), cipher)
     with open_to_append(path) as file:
         text, size = b"", file.seek(0, os.SEEK_END)
         if not size:
@@ -77,7 +78,9 @@ def iter_blocks(path: Path) -> Iterator[Block]:
                 if zlib.crc32(rest) != crc:
                     raise _damaged(path, f"the block that ends at byte {file.tell()} was changed")
                 try:
-                    parts = decompress(rest, columns, rows)
+                    parts = decompress(decrypted(rest), columns, rows)
+                except EncryptionError:
+                    raise
                 except ValueError as error:
                     raise _damaged(path, str(error)) from error
                 yield dict(zip(NAMES, parts, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlzoo_plus.artifacts.encryption import Cipher
 from rlzoo_plus.experience.action_file import append_block
 
 log = logging.getLogger(__name__)
@@ -22,9 +23,10 @@ class ActionLog(BaseCallback):
     The log is complete at each checkpoint, whose resume cuts off what came after it.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Name the file."""
+    def __init__(self, path: Path, cipher: Cipher | None = None) -> None:
+        """Name the file, and what encrypts its rows."""
         super().__init__()
+        self._cipher = cipher
         self._path = path
         self._steps: list[tuple[NDArray[Any], ...]] = []
         self._n_waiting = 0
@@ -43,7 +45,7 @@ class ActionLog(BaseCallback):
             return
         block = tuple(np.concatenate(column) for column in zip(*self._steps, strict=True))
         try:
-            append_block(self._path, block)
+            append_block(self._path, block, self._cipher)
             self._steps = []
         except OSError as error:
             self._steps = [block]

@@ -183,7 +183,7 @@ def _check(folder: Path, *, state: bool) -> int | None:
         read_config(Place(folder))
     steps = CheckpointStore(folder / CHECKPOINTS).steps() if state else []
     for step in steps:
-        CheckpointStore(folder / CHECKPOINTS).load(step)
+        CheckpointStore(folder / CHECKPOINTS).verify(step)
     return max(steps, default=None)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.find_run import trust_option
+from rlzoo_plus.artifacts.encryption import cipher_of
 from rlzoo_plus.artifacts.provenance import collect_provenance
 from rlzoo_plus.artifacts.result import ANOTHER_ACTED
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
@@ -183,6 +184,7 @@ def run_plan(
     plan = replace(plan, config=config)
     check_device(config.device)
     check_user_callbacks(config)
+    cipher_of(config.encryption)
     run_dir, lock = claim_run_dir(plan, command, problem)
     claimed(run_dir)
     request = stop or StopRequest()

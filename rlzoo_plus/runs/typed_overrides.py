@@ -30,6 +30,7 @@ class Overrides(TypedDict, total=False):
     curriculum: Sequence[Mapping[str, Any]]
     distributed: int
     asynchronous: bool | int
+    encryption: str | None
     data: str | Mapping[str, Any]
     exploration: str | Mapping[str, Any] | None
     device: str

@@ -136,7 +136,7 @@ def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int 
             chunks = here / CHECKPOINTS / CHUNK_FOLDER
             wanted = {n for index in indices for n in index.names if not (chunks / n).exists()}
             get_all(store, {f"{prefix}{CHUNK_FOLDER}/{n}": chunks / n for n in wanted})
-            checkpoints.load(int(name))
+            checkpoints.verify(int(name))
         except DamagedFolderError as error:
             log.warning("%s: using the checkpoint before it", error)
             # Its chunks, too: some may be the damaged ones.

@@ -10,10 +10,10 @@ from typing import Any
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder, write_synced
 from rlzoo_plus.artifacts.bundle import Bundle, load_bundle, save_bundle
-from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, MILESTONE, Checkpoint
+from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, MILESTONE, Checkpoint, packed
+from rlzoo_plus.artifacts.encryption import cipher_of
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, RunDir
-from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.artifacts.untrusted import one_line, printable, read_plain_file
 from rlzoo_plus.config.compare import outcome_values
 from rlzoo_plus.config.resolve import config_hash
@@ -217,7 +217,8 @@ def copy_checkpoint(
         **{"branch": outcome_values(config), "config_hash": config_hash(config)},
         **{"n_timesteps": config.n_timesteps, "ended": None, "kept_as": MILESTONE},
     }
-    write_folder(run.checkpoints().root / checkpoint.path.name, pack(state), about)
+    files = packed(state, cipher_of(config.encryption))
+    write_folder(run.checkpoints().root / checkpoint.path.name, files, about)
 
 
 def _evaluation(

@@ -16,6 +16,7 @@ from stable_baselines3.common.logger import Logger
 from rlzoo_plus.agents.factory import make_agent, thread_policy
 from rlzoo_plus.agents.policy import Policy, save_policy
 from rlzoo_plus.artifacts.checkpoint import Checkpoint
+from rlzoo_plus.artifacts.encryption import cipher_of
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import changed_values, outcome_values
@@ -162,7 +163,7 @@ class LiveAgent:
 
     def begin_run(self, run_dir: RunDir, config: RunConfig) -> None:
         """Write its state as the first checkpoint of a run, which goes on from there."""
-        store = run_dir.checkpoints(config.checkpoint.keep)
+        store = run_dir.checkpoints(config.checkpoint.keep, cipher_of(config.encryption))
         snapshot = RunSnapshot(scheduled(config), run_dir, store)
         snapshot.stage = self._stage if config.curriculum else None
         snapshot.exactness = Exactness([], int(self.algorithm.num_timesteps), [GIVEN])

@@ -213,3 +213,20 @@ def test_inspect_prints_the_last_actions(tmp_path, answer):
     code, text = answer("inspect", str(run.path), "--actions", "3", "--trust")
     assert code != 0
     assert "has no action log. Train with log.actions=true" in text
+
+
+@pytest.mark.training
+def test_an_encrypted_run_resumes_exactly_and_writes_nothing_in_plain(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROBOT_KEY", "5a" * 32)
+    words = ("encryption=ROBOT_KEY", "log.actions=true", BUFFER)
+    config = tiny_config("sac", "tests/TinyReach-v0", *words)
+    run_dir = assert_same_in_pieces(tmp_path, config).path
+    written = [p for p in (run_dir / "checkpoints").rglob("*") if p.is_file()]
+    for path in written:
+        if path.suffix == ".safetensors" or path.parent.name == "chunks":
+            assert path.read_bytes().startswith(b"rlzoo-encrypted-1 ROBOT_KEY ")
+    assert b"rlzoo-encrypted-1 ROBOT_KEY " in (run_dir / "actions.bin").read_bytes()
+    assert len(read_actions(run_dir / "actions.bin")["action"]) == config.n_timesteps
+    monkeypatch.setenv("ROBOT_KEY", "5b" * 32)
+    with pytest.raises(ConfigError, match="not the one"):
+        read_actions(run_dir / "actions.bin")

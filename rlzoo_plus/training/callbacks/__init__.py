@@ -78,7 +78,8 @@ def make_callbacks(
             evaluation.listeners.append(progress.on_evaluation)
     callbacks = RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
     if config.log.actions:
-        callbacks.user.append(import_module(ACTION_LOG).ActionLog(run_dir.actions_file))
+        actions = import_module(ACTION_LOG).ActionLog
+        callbacks.user.append(actions(run_dir.actions_file, checkpoint.store.cipher))
     checkpoint.snapshot.callbacks = [*acting, *callbacks.user]
     if progress is not None:
         acting.append(progress)

@@ -7,6 +7,7 @@ import logging
 import time
 
 from rlzoo_plus.artifacts.checkpoint import BackgroundWriter, Checkpoint
+from rlzoo_plus.artifacts.encryption import cipher_of
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.finite import require_finite
@@ -35,7 +36,7 @@ class CheckpointCallback(RunCallback):
     ) -> None:
         super().__init__()
         self.config, self.run_dir, self.evaluation = config.checkpoint, run_dir, evaluation
-        self.store = run_dir.checkpoints(config.checkpoint.keep)
+        self.store = run_dir.checkpoints(config.checkpoint.keep, cipher_of(config.encryption))
         self.snapshot = RunSnapshot(config, run_dir, self.store, evaluation)
         self.last_step, self.saves_first = 0, False
         self._saved_step: int | None = None

@@ -260,7 +260,7 @@ class RunSnapshot:
     ) -> dict[str, PendingChunks]:
         """Copy the rows of running episodes and of the replay buffer that the disk lacks."""
         position, steps, starts = self._written_at
-        episodes = ChunkStore(self.store.chunk_store().root, env_state.BLOCK)
+        episodes = ChunkStore(self.store.chunk_store().root, env_state.BLOCK, self.store.cipher)
         pending = {}
         for name, (start, columns) in past.items():
             before = self.written.get(name) if starts.get(name) == start else None
