@@ -192,6 +192,8 @@ def main() -> None:
     parser.add_argument("--train", type=int, nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=Path("outputs/identification"))
     options = parser.parse_args()
+    if options.train and TRAINED not in options.twins:
+        parser.error(f"--train trains with twin {TRAINED}: name it in --twins, or leave that out")
     (options.out / "experiment").mkdir(parents=True, exist_ok=True)
     print(HEADER, flush=True)
     n_told, errors = 0, []
