@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -16,6 +18,17 @@ Handler = Callable[[int, FrameType | None], None]
 # Missing on Windows.
 _HANGUP: int | None = getattr(signal, "SIGHUP", None)
 _RARELY = 1_000_000
+# What a terminal or a scheduler sends to all processes is for the one that started the others.
+_SENT_TO_ALL = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+# Like a forked process, it imports what this one can import.
+_CHILD = """import json, os, signal, sys
+ticket = json.loads(open(os.dup(0), "rb", buffering=0).readline())
+for number in ticket["ignored"]:
+    signal.signal(number, signal.SIG_IGN)
+sys.path[:] = ticket["path"]
+from MODULE import serve
+sys.exit(serve(ticket))
+"""
 _usual_thresholds: tuple[int, int, int] | None = None
 
 
@@ -100,6 +113,38 @@ def without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+def start_child(
+    module: str, ticket: Mapping[str, Any], *, descriptors: Sequence[int] = (), session: bool = True
+) -> subprocess.Popen[bytes]:
+    """Start a process that calls `serve(ticket)` of a module, and ends with what that returns.
+
+    The ticket is the first line of its input, which ends when this process ends.
+
+    Args:
+        module: Its dotted name.
+        ticket: Plain data; `path` and `ignored` are added.
+        descriptors: Of files that it has open, too.
+        session: Whether a terminal's signals do not reach it at all.
+    """
+    numbers = [int(getattr(signal, name)) for name in _SENT_TO_ALL if hasattr(signal, name)]
+    # Until it has read its ticket, too.
+    with signal_handlers(dict.fromkeys(numbers, signal.SIG_IGN)):
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _CHILD.replace("MODULE", module)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=descriptors,
+            start_new_session=session,
+        )
+    assert process.stdin is not None
+    # One that has ended already is found when it is to answer.
+    with contextlib.suppress(OSError):
+        text = json.dumps({**ticket, "path": sys.path, "ignored": numbers})
+        process.stdin.write(text.encode() + b"\n")
+        process.stdin.flush()
+    return process
 
 
 def how_it_ended(code: int | None) -> str:

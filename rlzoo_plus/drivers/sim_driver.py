@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import select
 import subprocess
-import sys
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +13,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.drivers.driver import DriverError
 from rlzoo_plus.drivers.socket_driver import Seconds, SocketDriver, SocketSettings
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.processes import start_child
 
 FromZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _START_S = 120.0
@@ -58,7 +58,7 @@ class SimDriver(SocketDriver):
         )
         self._of_robot = settings
         self.is_stepped = settings.clock == "simulated"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def where(self) -> str:
@@ -83,23 +83,11 @@ class SimDriver(SocketDriver):
 
     def _start(self) -> int:
         """Start the process and return the port that it listens at."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
+        ticket = {"settings": self._of_robot.model_dump()}
+        self._process = start_child("rlzoo_plus.drivers.sim_robot", ticket)
         assert self._process.stdout is not None
-        ticket = {"path": sys.path, "settings": self._of_robot.model_dump()}
-        try:
-            self._process.stdin.write(json.dumps(ticket) + "\n")
-            self._process.stdin.flush()
-            ready, _, _ = select.select([self._process.stdout], [], [], _START_S)
-            answer = self._process.stdout.readline() if ready else ""
-        except OSError:
-            answer = ""
+        ready, _, _ = select.select([self._process.stdout], [], [], _START_S)
+        answer = self._process.stdout.readline() if ready else b""
         if not answer:
             self._end()
             raise DriverError(f"{self.where}: its process did not start.")
@@ -122,12 +110,3 @@ class SimDriver(SocketDriver):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-# Like a forked process, it imports what this one can import.
-_CHILD = """import json, sys
-ticket = json.loads(sys.stdin.readline())
-sys.path[:] = ticket["path"]
-from rlzoo_plus.drivers.sim_robot import serve
-serve(ticket["settings"])
-"""

@@ -21,7 +21,7 @@ from rlzoo_plus.drivers.robot_end import CloseConnection, RobotEnd
 from rlzoo_plus.drivers.sim_driver import SimSettings
 from rlzoo_plus.drivers.sim_motors import SimMotors
 from rlzoo_plus.envs.single import make_env
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import USER_ERROR, ConfigError
 from robots.env import BaseRobotEnv
 
 # A process that was suspended does not catch up with all of that.
@@ -182,23 +182,24 @@ class SimRobot:
         return time_s is not None and self._n_steps + _ROUNDING >= time_s / self._step_s
 
 
-def serve(settings: dict[str, Any]) -> None:
+def serve(ticket: dict[str, Any]) -> int:
     """Serve a simulated robot until the input ends; write its port, or an error, to the output."""
     # Engines print to the output, too.
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         try:
-            read = SimSettings(**settings)
+            read = SimSettings(**ticket["settings"])
             robot = SimRobot(read)
             watchdog_s = read.watchdog_s if read.clock == "real" else math.inf
             end = RobotEnd(robot, watchdog_s=watchdog_s, safe_action=read.safe_action)
         except ValueError as error:
             json.dump({"error": str(error)}, answers)
-            return
+            return USER_ERROR
         json.dump({"port": end.address[1]}, answers)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=_end_with_input, daemon=True).start()
     end.serve()
+    return 0
 
 
 def _end_with_input() -> None:

@@ -10,9 +10,7 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,22 +19,12 @@ from typing import Any
 from rlzoo_plus.artifacts.run_dir import RunLock
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
+from rlzoo_plus.processes import start_child
 
 log = logging.getLogger(__name__)
 _END_S, _LONGEST_ANSWER = 5.0, 2**16
 # A process of before may be writing its last checkpoint.
 _PATIENCE_S = 60.0
-# What a terminal or a scheduler sends to all processes is for the one that started this one.
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
-# Like a forked process, it imports what this one can import.
-_CODE = """import json, os, signal, sys
-ticket = json.loads(open(os.dup(0), "rb", buffering=0).readline())
-for number in ticket["ignored"]:
-    signal.signal(number, signal.SIG_IGN)
-sys.path[:] = ticket["path"]
-from rlzoo_plus.learner.MODULE import serve
-sys.exit(serve(ticket))
-"""
 
 
 class Child:
@@ -50,16 +38,8 @@ class Child:
             ticket: What it is to do, as plain data.
             descriptor: Of a file that it has open, too.
         """
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _CODE.replace("MODULE", module)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[descriptor],
-            start_new_session=True,
-        )
-        ignored = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-        self.tell(json.dumps({**ticket, "path": sys.path, "ignored": [int(n) for n in ignored]}))
+        place = f"rlzoo_plus.learner.{module}"
+        self._process = start_child(place, ticket, descriptors=[descriptor])
 
     @property
     def pid(self) -> int:
@@ -79,13 +59,13 @@ class Child:
         """Write a line to it; one that has ended does not hear it."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.write(line + "\n")
+            self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
     def read_line(self) -> str:
         """Return the next line that it says, empty if it has ended."""
         assert self._process.stdout is not None
-        return self._process.stdout.readline(_LONGEST_ANSWER)
+        return self._process.stdout.readline(_LONGEST_ANSWER).decode(errors="replace")
 
     def last_words(self) -> str:
         """Wait for its end; return what it said last: an error, or a reason."""

@@ -7,12 +7,9 @@ update; checkpoints, evaluations and logs are made here.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,7 +25,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.shares import share_of
 from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.processes import how_it_ended, signal_handlers
+from rlzoo_plus.processes import how_it_ended, start_child
 from rlzoo_plus.ranks.group import Group, Order
 from rlzoo_plus.ranks.joint_updates import JointUpdates as JointUpdates
 from rlzoo_plus.ranks.joint_updates import hash_of, shared_parameters
@@ -46,17 +43,6 @@ CHECK_EVERY = 10
 # Until the end of a process that has lost its connections is known, and until all have ended [s].
 _EXIT_CODE_S, _END_S = 5.0, 10.0
 _LONGEST_ANSWER = 2**16
-# What a terminal or a scheduler sends to all processes is for rank 0.
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
-# Like a forked process, it imports what this one can import.
-_CHILD = """import json, os, signal, sys
-ticket = json.loads(open(os.dup(0), "rb", buffering=0).readline())
-for number in ticket["ignored"]:
-    signal.signal(number, signal.SIG_IGN)
-sys.path[:] = ticket["path"]
-from rlzoo_plus.ranks.other_rank import serve
-sys.exit(serve(ticket))
-"""
 
 
 def device_of(device: str, rank: int, size: int) -> str:
@@ -109,27 +95,14 @@ class RankZero:
             raise
 
     def _start(self, rank: int) -> subprocess.Popen[bytes]:
-        numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-        with signal_handlers(dict.fromkeys(numbers, signal.SIG_IGN)):
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CHILD],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
         ticket = {
-            "path": sys.path,
-            "ignored": [int(number) for number in numbers],
             "config": self._config.model_dump(mode="json"),
             "run_dir": str(self._run_dir.path.absolute()),
             "folder": self._folder.name,
             "rank": rank,
             "leader": os.getpid(),
         }
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(ticket).encode() + b"\n")
-            process.stdin.flush()
-        return process
+        return start_child("rlzoo_plus.ranks.other_rank", ticket, session=False)
 
     def attach(self, agent: Any) -> None:
         """Connect an agent of this process with those of the others.

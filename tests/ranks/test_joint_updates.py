@@ -59,6 +59,8 @@ def in_processes(alone, joint, folder):
         if os.fork() == 0:
             signal.alarm(100)
             try:
+                # Threads of this process are not there after a fork, and would be waited for.
+                torch.set_num_threads(1)
                 if rank == "alone":
                     found = alone()
                 else:

@@ -15,6 +15,7 @@ from support.resuming import assert_same_in_pieces
 from support.training import make_config, start_run, tiny_config, train_run
 
 import rlzoo_plus
+from rlzoo_plus import processes
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import resume, train
@@ -230,8 +231,8 @@ def test_a_callback_that_ends_a_rollout_sees_the_steps_of_all_ranks(tmp_path):
 @pytest.mark.training
 def test_an_error_in_another_process_names_its_rank(tmp_path, monkeypatch):
     config = tiny_config("ppo", "tests/TinyReach-v0", *TWO)
-    broken = rank_zero._CHILD.replace('ticket["path"]\n', 'ticket["path"][:0]\n')
-    monkeypatch.setattr(rank_zero, "_CHILD", broken)
+    broken = processes._CHILD.replace('ticket["path"]\n', 'ticket["path"][:0]\n')
+    monkeypatch.setattr(processes, "_CHILD", broken)
     with pytest.raises(RunError, match=r"rank 1 \(process \d+\) ended by itself, with exit code 1"):
         train_run(tmp_path / "run", config)
 
@@ -239,9 +240,9 @@ def test_an_error_in_another_process_names_its_rank(tmp_path, monkeypatch):
 @pytest.mark.training
 def test_a_configuration_that_another_process_refuses_is_the_users_mistake(tmp_path, monkeypatch):
     config = tiny_config("ppo", "tests/TinyReach-v0", *TWO)
-    code = 'ticket["config"]["env"]["id"] = "tests/Missing-v0"\nfrom rlzoo_plus.ranks'
-    broken = rank_zero._CHILD.replace("from rlzoo_plus.ranks", code)
-    monkeypatch.setattr(rank_zero, "_CHILD", broken)
+    code = 'ticket["config"]["env"]["id"] = "tests/Missing-v0"\nfrom MODULE'
+    broken = processes._CHILD.replace("from MODULE", code)
+    monkeypatch.setattr(processes, "_CHILD", broken)
     with pytest.raises(ConfigError, match=r"rank 1: .*tests/Missing-v0"):
         train_run(tmp_path / "run", config)
 
