@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from robots.conditions import ConditionOptions, Conditions, info_of
 from robots.distributions import read_number
+from robots.mirror import Mirror, of_choices
 from robots.randomization import ballast_m
 from robots.rendering import View
 from robots.robot import InitialState, Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
+from robots.shipped_mirrors import shipped_mirror
 from robots.simulation import Simulation
 from robots.state import Episode, ExactState
 from robots.task import Task
@@ -202,6 +204,14 @@ class BaseRobotEnv(ExactState, View):
     def observation_names(self) -> tuple[str, ...]:
         """Names of the entries of the observation; nothing if the task gives none."""
         return self.task.observation_names([joint.name for joint in self.robot.joints])
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """How observations and actions are mirrored; None if the task does not say."""
+        found, choices = self.task.mirror or shipped_mirror(self), self.discrete_actions
+        if found is None or choices is None:
+            return found
+        return found._replace(action=of_choices(found.action, choices))
 
     def embody(self, body: Body) -> None:
         """Sense and move something else than the own world, from the next reset on.

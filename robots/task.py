@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from robots.distributions import known_name
 from robots.frames import columns, sum_of_squares
+from robots.mirror import Mirror
 from robots.robot import InitialState
 from robots.sensors import Floats, Memory, State
 
@@ -49,6 +50,8 @@ class Task(ABC):
     """Default weight of every reward term, by name."""
     observation_space: spaces.Space[Any]
     """Space of the observation of one world: a float32 ``Box``, or a ``Dict`` of a goal task."""
+    mirror: Mirror | None = None
+    """What swaps the sides of observations and actions; None: nothing, or ``shipped_mirror``."""
 
     def __init__(self, reward: Mapping[str, float] | None = None) -> None:
         """Set the weights of the reward.

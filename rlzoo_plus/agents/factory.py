@@ -23,7 +23,9 @@ from rlzoo_plus.agents.layer_norm import with_layer_norm
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
+    BLOCKS,
     DEMONSTRATIONS,
+    MIRRORED,
     POLICIES,
     PRIORITIZED,
     REPLAY_BUFFERS,
@@ -97,6 +99,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
     if config.data.path is not None:
         import_module(DEMONSTRATIONS).attach(agent, config)
+    if config.algo.symmetry:
+        import_module(MIRRORED).attach(agent)
     backend.attach_accelerators(agent, config, spec)
     if is_hindsight:
         agent.has_episode = False
@@ -256,7 +260,9 @@ def policy_class_of(
         found = with_critic_observation(found, keys)
     if network.layer_norm or network.dropout:
         found = with_layer_norm(found, network.layer_norm, network.dropout)
-    return found
+    if network.blocks:
+        found = import_module(BLOCKS).with_blocks(found, network.blocks)
+    return cast("type[BasePolicy]", found)
 
 
 def _chosen_alias(

@@ -71,6 +71,19 @@ class AlgorithmSpec:
         can_be = self.family is Family.ON_POLICY or "Box" in self.actions
         return is_plain and can_be and self.family is not Family.EVOLUTION
 
+    @property
+    def has_plain_batches(self) -> bool:
+        """Whether it learns from batches of single steps, without masks of actions."""
+        others = self.recurrent or self.maskable or self.clones
+        return self.backend == "torch" and not others and self.family is not Family.EVOLUTION
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether the hidden layers of its networks can be residual blocks."""
+        # CrossQ has batch normalisation in place of target networks.
+        own = self.name.endswith("crossq") or self.family is Family.EVOLUTION
+        return self.backend == "torch" and not own
+
 
 _ON, _OFF = Family.ON_POLICY, Family.OFF_POLICY
 _PPO_SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
@@ -324,6 +337,10 @@ TRACKERS = Registry(
     },
     methods=["start", "log", "finish", "fail"],
 )
+# What adds mirror images to the experience of an agent, with `algo.symmetry`.
+MIRRORED = "rlzoo_plus.experience.mirrored"
+# What makes the networks of `network.blocks`; imported where it is set.
+BLOCKS = "rlzoo_plus.algorithms.residual_blocks"
 # What an agent explores with that Stable-Baselines3 lacks; imported where `exploration` says so.
 EXPLORING = "rlzoo_plus.experience.exploring"
 # The callback that writes `log.actions`, imported where it is set; and what reads it.

@@ -165,6 +165,11 @@ def _combinations(
             f"algo.replay_buffer={algo.replay_buffer}: {spec.name} computes its losses with JAX. "
             f"Use algo={spec.name.removeprefix('sbx_')}, or leave it out."
         )
+    if algo.symmetry and (not spec.has_plain_batches or algo.replay_buffer in PRIORITIZED):
+        yield (
+            f"algo.symmetry={algo.symmetry}: {algo.replay_buffer or spec.name} has batches without "
+            "mirror images. Leave it out, or use ppo, sac or another algorithm of torch."
+        )
     if values.get("optimize_memory_usage") is True and algo.replay_buffer in PRIORITIZED:
         yield (
             f"{prefix}optimize_memory_usage=true: the buffer of algo.replay_buffer="

@@ -321,12 +321,20 @@ def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
 
 
 def _of_layer_norm(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
-    """Yield what layer normalisation and dropout of critics do not go with."""
+    """Yield what layer normalisation, dropout of critics and blocks do not go with."""
     network = config.network
-    for key, value in (("layer_norm", network.layer_norm), ("dropout", network.dropout)):
+    for key in ("layer_norm", "dropout", "blocks"):
+        value = getattr(network, key)
         if value is None or spec.backend == "jax":
             continue
-        if spec.family is not Family.OFF_POLICY:
+        if key == "blocks" and (network.layer_norm or network.dropout):
+            yield f"network.blocks={value} has no layer_norm or dropout. Leave them out."
+        elif key == "blocks" and not spec.has_blocks:
+            yield (
+                f"network.blocks={value}: {spec.name} has networks of its own kind. Use ppo, sac "
+                "or another algorithm of torch."
+            )
+        elif key != "blocks" and spec.family is not Family.OFF_POLICY:
             yield f"network.{key}={value}: {spec.name} is not off-policy. Leave it out."
         elif config.export.sb3_zip:
             yield (

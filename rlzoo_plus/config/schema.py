@@ -101,6 +101,7 @@ class AlgoConfig(Section):
     hyperparams: dict[str, Any]
     action_noise: NoiseConfig | None = None
     replay_buffer: str | None = None
+    symmetry: Literal["augment"] | None = None
 
 
 class LstmConfig(Section):
@@ -134,6 +135,7 @@ class NetworkConfig(Section):
     n_quantiles: Count | None = None
     layer_norm: Literal["critic", "all"] | None = None
     dropout: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    blocks: Literal["simba", "resnet"] | None = None
     critic_observation: Annotated[list[Line], Field(max_length=100)] | None = None
     optimizer: str | None
     optimizer_kwargs: dict[str, Any] | None
@@ -431,7 +433,7 @@ class RunConfig(Section):
             uses = {"lstm": spec.recurrent, "replay_buffer": is_off_policy}
             uses |= dict.fromkeys(("n_critics", "action_noise"), has_critics)
             uses |= dict.fromkeys(("layer_norm", "dropout"), is_off_policy)
-            uses["critic_observation"] = spec.has_wide_critic
+            uses |= {"critic_observation": spec.has_wide_critic, "blocks": spec.has_blocks}
             uses["n_quantiles"] = spec.name.endswith(("tqc", "qrdqn"))
             for section, keys in OF_SOME_ALGORITHMS.items():
                 for key, unset in keys.items():

@@ -97,7 +97,8 @@ def asynchronous_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[st
             f"it to at least {config.n_envs}."
         )
     values = {"algo.replay_buffer": config.algo.replay_buffer == "her", "cost": config.cost}
-    for key, is_set in {**values, "curriculum": config.curriculum}.items():
+    more = {"algo.symmetry": config.algo.symmetry, "curriculum": config.curriculum}
+    for key, is_set in {**values, **more}.items():
         if is_set:
             yield f"{key} with {where}: it needs the environments here. Leave one of them out."
     if config.encryption is not None:

@@ -12,7 +12,10 @@ _UNUSED: dict[str, Any] = {
     "exploration": dict.fromkeys(("kind", "start", "end", "fraction")),
     **dict.fromkeys(("fast", "fast_math", "profile", "asynchronous"), False),
 }
-_UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(("layer_norm", "dropout", "critic_observation"))
+_UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(
+    ("layer_norm", "dropout", "blocks", "critic_observation")
+)
+_UNUSED_OF_ALGO: dict[str, Any] = {"symmetry": None}
 _UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1}
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.
@@ -39,7 +42,8 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
     kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
     if starts_fresh:
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
-    for section, values in (("env", _UNUSED_OF_ENV), ("network", _UNUSED_OF_NETWORK)):
+    unused = {"env": _UNUSED_OF_ENV, "network": _UNUSED_OF_NETWORK, "algo": _UNUSED_OF_ALGO}
+    for section, values in unused.items():
         if isinstance(found := kept.get(section), Mapping):
             kept[section] = {k: v for k, v in found.items() if v != values.get(k, _USED)}
     # The content counts; what is hashed has no path.
@@ -47,6 +51,6 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
     if isinstance(found := kept.get("data"), Mapping) and not any(map(found.get, names)):
         del kept["data"]
     if isinstance(found := kept.get("eval"), Mapping):
-        unused = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
-        kept["eval"] = {key: value for key, value in found.items() if key not in unused}
+        auto = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
+        kept["eval"] = {key: value for key, value in found.items() if key not in auto}
     return kept

@@ -73,7 +73,7 @@ def _measure(config: RunConfig) -> AgentFacts:
     values = dict(config.algo.hyperparams)
     if "buffer_size" in values:
         values["buffer_size"] = min(int(values["buffer_size"]), _ROWS * config.n_envs)
-    algo = config.algo.model_copy(update={"hyperparams": values})
+    algo = config.algo.model_copy(update={"hyperparams": values, "symmetry": None})
     small = config.model_copy(update={"algo": algo, "device": "cpu"})
     agent = make_agent(small, spaces_only(observations, actions, config.n_envs), config.seed)
     replay = getattr(agent, "replay_buffer", None)

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 # What all our robots share: that each id behaves as before is checked by its digest in the tests.
 _SHARED = {
     *("ballast", "camera", "conditions", "cores", "distributions", "drives", "engines", "env"),
+    *("mirror", "shipped_mirrors"),
     *("privileged", "quiet", "randomization", "ranges", "rendering", "robot", "safety", "sensors"),
     *(
         "shield",

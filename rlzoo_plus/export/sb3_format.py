@@ -120,7 +120,7 @@ def _stock_spec(config: RunConfig) -> AlgorithmSpec:
 
 def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> Any:
     spec = _stock_spec(config)
-    for key in ("layer_norm", "dropout", "critic_observation"):
+    for key in ("layer_norm", "dropout", "blocks", "critic_observation"):
         if value := getattr(config.network, key):
             raise ConfigError(
                 f"network.{key}={value}: Stable-Baselines3 has no such network. Use --format onnx "

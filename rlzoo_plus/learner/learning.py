@@ -55,6 +55,7 @@ def check(config: RunConfig) -> None:
         )
     for key, value, only in (
         ("algo.replay_buffer", "her" if config.algo.replay_buffer == "her" else None, None),
+        ("algo.symmetry", config.algo.symmetry, None),
         ("exploration.kind", config.exploration.kind, None),
         ("log.actions", config.log.actions, False),
         ("n_envs", config.n_envs, 1),

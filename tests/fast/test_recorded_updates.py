@@ -283,10 +283,19 @@ class _Losses:
     mse_loss = staticmethod(functional.mse_loss)
 
 
-@pytest.mark.parametrize("algo", ["sac", "td3", "crossq", "qrdqn"])
-def test_critics_with_layer_norm_and_dropout_are_recorded(algo):
-    discrete = ["env.kwargs.discrete=true"] if algo == "qrdqn" else []
-    config = tiny_config(algo, TINY, *discrete, "network=droq", "n_timesteps=160")
+_BLOCKS = ("network=simba", "network.net_arch=[8,8]")
+
+
+@pytest.mark.parametrize(
+    ("algo", "network"),
+    [
+        *((algo, ("network=droq",)) for algo in ("sac", "td3", "crossq", "qrdqn")),
+        *((algo, _BLOCKS) for algo in ("ppo", "sac", "dqn")),
+    ],
+)
+def test_other_networks_are_recorded(algo, network):
+    discrete = ["env.kwargs.discrete=true"] if algo in ("dqn", "qrdqn") else []
+    config = tiny_config(algo, TINY, *discrete, *network, "n_timesteps=160")
     agents = []
     for updates in (True, False):
         torch.set_num_threads(1)

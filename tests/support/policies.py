@@ -104,6 +104,9 @@ VARIANTS = {
         for algo in ("ppo", "sac", "td3", "maskable_ppo")
     },
     "sac-layer_norm": ("sac", FLAT, ARM, True, ("network.layer_norm=all",)),
+    "sac-simba": ("sac", FLAT, ARM, True, ("network=simba", "network.net_arch=[8, 8]")),
+    "ppo-simba": ("ppo", MIXED, ARM, True, (*COMBINED, "network=simba")),
+    "dqn-resnet": ("dqn", FLAT, CHOICE, True, ("network=resnet", "network.net_arch=[8]")),
     "dqn-droq": ("dqn", FLAT, CHOICE, True, ("network=droq",)),
     "ppo-squashed": ("ppo", FLAT, ARM, True, (*SDE, "network.squash_output=true")),
     "ppo-double": ("ppo", DOUBLE, ARM, True, ()),
