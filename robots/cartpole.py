@@ -100,7 +100,7 @@ class CartPoleByCamera(CartPoleBalance):
     """
 
     track_half_length_m = 1.0
-    observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 2), np.uint8)
+    observation_space: spaces.Space[Any] = spaces.Box(0, 255, (HEIGHT, WIDTH, 2), np.uint8)
 
     def remember(self, state: State, action: Floats) -> Memory:
         """Keep the image of this step and the previous one; at the start they are the same."""
@@ -111,6 +111,19 @@ class CartPoleByCamera(CartPoleBalance):
     def observation(self, state: State) -> Any:
         """Return this step's image and the previous one, uint8, shape (..., 40, 80, 2)."""
         return np.stack([state.memory["seen"], state.memory["seen_before"]], axis=-1)
+
+
+class CartPoleByCameraAndState(CartPoleByCamera):
+    """The same for a policy that learns from one that sees no images, but the state."""
+
+    observation_space = spaces.Dict(
+        observation=CartPoleByCamera.observation_space, state=CartPoleBalance.observation_space
+    )
+
+    def observation(self, state: State) -> Any:
+        """Return the images as ``observation``, and as ``state`` what balance observes."""
+        known = CartPoleBalance.observation(self, state)
+        return {"observation": super().observation(state), "state": known}
 
 
 def darkness(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -232,7 +245,7 @@ class SimpleRobotEnv(RailEnv):
     camera: ClassVar[Camera] = Camera(
         target=(0.0, 0.0, 0.34), distance_m=4.0, yaw_deg=10.0, pitch_deg=-13.0, fov_deg=32.0
     )
-    task_class: ClassVar[type[CartPoleBalance]] = CartPoleBalance
+    task_class: type[CartPoleBalance] = CartPoleBalance
     substeps: ClassVar[int] = 4
     sensors: ClassVar[SensorSpec] = SensorSpec()
     pushes: ClassVar[tuple[float, ...]] = (-1.0, 1.0)
@@ -314,6 +327,28 @@ class CartPoleCameraEnv(SimpleRobotEnv):
             height=OVERSAMPLING * HEIGHT,
         )
     )
+
+    def __init__(
+        self,
+        *,
+        discrete: bool = False,
+        reward: Mapping[str, float] | None = None,
+        force_n: float | None = None,
+        state: bool = False,
+        **options: Unpack[EnvOptions],
+    ) -> None:
+        """Build the environment.
+
+        Args:
+            discrete: See ``SimpleRobotEnv``, like ``reward`` and ``force_n``.
+            reward: See there.
+            force_n: See there.
+            state: Observe a dictionary: the images, and as ``state`` what balance observes.
+            options: See ``BaseRobotEnv``.
+        """
+        if state:
+            self.task_class = CartPoleByCameraAndState
+        super().__init__(discrete=discrete, reward=reward, force_n=force_n, **options)
 
     def build_scenery(self) -> None:
         """Paint the pole darkest; the background stays white, since a floor would cost time."""

@@ -97,7 +97,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
-    if config.data.path is not None:
+    if config.data.path is not None or config.teacher.run is not None:
         import_module(DEMONSTRATIONS).attach(agent, config)
     if config.algo.symmetry:
         import_module(MIRRORED).attach(agent)

@@ -183,6 +183,7 @@ def acting_config(config: RunConfig) -> dict[str, Any]:
     )
     acting |= {"callbacks": [], "freeze": [], "infra": InfraConfig(name="local")}
     acting |= {"record_updates": True, "fast": False, "profile": False}
+    acting["teacher"] = config.teacher.model_copy(update={"run": None})
     acting["eval"] = config.eval.model_copy(update={"beside": "auto"})
     acting["env"] = config.env.model_copy(update={"kwargs": {}})
     return config.model_copy(update=acting).model_dump(mode="json")

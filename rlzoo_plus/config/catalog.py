@@ -48,6 +48,7 @@ class AlgorithmSpec:
         unused: Constructor arguments that it takes and does not use as documented; they are
             refused.
         clones: Name of the algorithm whose policy class it trains, by demonstrations alone.
+        is_taught: Whether a teacher gives the demonstrations while it acts.
     """
 
     name: str
@@ -63,11 +64,14 @@ class AlgorithmSpec:
     backend: str = "torch"
     unused: tuple[str, ...] = ()
     clones: str | None = None
+    is_taught: bool = False
 
     @property
     def has_wide_critic(self) -> bool:
         """Whether its critic can see more than its policy."""
-        is_plain = self.backend == "torch" and not (self.recurrent or self.clones)
+        if self.clones:
+            return get_algorithm(self.clones).has_wide_critic
+        is_plain = self.backend == "torch" and not self.recurrent
         can_be = self.family is Family.ON_POLICY or "Box" in self.actions
         return is_plain and can_be and self.family is not Family.EVOLUTION
 
@@ -105,8 +109,15 @@ def _sbx(
 def _cloning(name: str, class_name: str, clones: str, **more: Any) -> AlgorithmSpec:
     """Return the specification of behaviour cloning for the policies of an algorithm."""
     place = f"rlzoo_plus.demonstrations.cloning:{class_name}"
-    unused = () if name == "bc" else ("ent_weight",)
+    unused = () if clones == "ppo" else ("ent_weight",)
     return AlgorithmSpec(name, place, Family.ON_POLICY, clones=clones, unused=unused, **more)
+
+
+def _taught(name: str, class_name: str, clones: str, **more: Any) -> AlgorithmSpec:
+    """Return the specification of DAgger for the policies of an algorithm."""
+    place = f"rlzoo_plus.demonstrations.dagger:{class_name}"
+    found = _cloning(name, class_name, clones, schedules=("learning_rate", "beta"), **more)
+    return replace(found, entry_point=place, is_taught=True)
 
 
 _SBX_PPO = {"actions": _ANY_ACTIONS, "schedules": _PPO_SCHEDULES[:2], "unused": _PPO_UNUSED}
@@ -163,6 +174,13 @@ _ALGORITHMS = (
     _cloning("bc_tqc", "CloningTQC", "tqc"),
     _cloning("bc_crossq", "CloningCrossQ", "crossq", policies=(_MLP,)),
     _cloning("bc_dqn", "CloningDQN", "dqn", actions=("Discrete",)),
+    _taught("dagger", "Dagger", "ppo", actions=_ANY_ACTIONS),
+    _taught("distill", "Dagger", "ppo", actions=_ANY_ACTIONS),
+    _taught("dagger_sac", "DaggerSAC", "sac"),
+    _taught("dagger_td3", "DaggerTD3", "td3"),
+    _taught("dagger_tqc", "DaggerTQC", "tqc"),
+    _taught("dagger_crossq", "DaggerCrossQ", "crossq", policies=(_MLP,)),
+    _taught("dagger_dqn", "DaggerDQN", "dqn", actions=("Discrete",)),
     _sbx("ppo", "PPO", _ON, ("mlp", "cnn"), **_SBX_PPO),
     _sbx("sac", "SAC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
     _sbx("td3", "TD3", _OFF, ("mlp", "multi_input"), schedules=()),
@@ -346,7 +364,7 @@ EXPLORING = "rlzoo_plus.experience.exploring"
 # The callback that writes `log.actions`, imported where it is set; and what reads it.
 ACTION_LOG = "rlzoo_plus.experience.action_log"
 ACTION_FILE = "rlzoo_plus.experience.action_file"
-# What gives an agent the demonstrations of `data`; imported where a run has some.
+# What gives an agent its demonstrations or its teacher; imported where a run has one of them.
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
 # What starts the other processes of a run with `distributed`; imported for such a run alone.
 RANKS = "rlzoo_plus.ranks.rank_zero"

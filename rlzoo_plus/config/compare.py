@@ -20,6 +20,8 @@ _FREE_FORM = ("env.kwargs.", "curriculum[", "env.wrappers[", "callbacks[", "netw
 _HASHED = "sha256:"
 _MOST_CHANGES = 8
 _ENGINE = "env.kwargs.engine"
+# Where something is, whose content counts; and what changes no training.
+_OF_A_PLACE = ("init.which", "eval.metrics", "data.path", "teacher.run", "teacher.which")
 
 
 def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig:
@@ -132,7 +134,7 @@ def _may_change(key: str, old: Any, new: Any) -> bool:
         return old in IN_PROCESS and new in IN_PROCESS
     if key == "n_timesteps":
         return bool(new > old)
-    return key.split(".")[0] in UNHASHED or key in ("init.which", "eval.metrics", "data.path")
+    return key.split(".")[0] in UNHASHED or key in _OF_A_PLACE
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

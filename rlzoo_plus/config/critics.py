@@ -22,8 +22,10 @@ def with_critic_observation(config: RunConfig) -> RunConfig:
     if config.algo.name == OF_TEAMS and config.vec_env == "pettingzoo":
         env = config.env.model_copy(update={"kwargs": {**kwargs, JOINT: True}})
         given, changed = TEAM_KEYS if given is None else given, {"env": env}
-    elif given is None and kwargs.get(PRIVILEGED) is True:
-        given = [PRIVILEGED]
+    elif given is None:
+        of_teacher = config.teacher.observation
+        hidden = [*([PRIVILEGED] if kwargs.get(PRIVILEGED) is True else []), of_teacher]
+        given = [key for key in dict.fromkeys(hidden) if key] or None
     network = config.network.model_copy(update={"critic_observation": given})
     return config.model_copy(update={"network": network, **changed})
 

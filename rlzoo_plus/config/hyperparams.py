@@ -78,6 +78,8 @@ def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> lis
         if (value := values.get(key)) is not None:
             with mistakes.kept():
                 schedule = parse_schedule(value, f"algo.hyperparams.{key}")
+                if key == "beta" and not all(0 <= v <= 1 for v in (schedule.start, schedule.end)):
+                    raise ConfigError(f"algo.hyperparams.beta={value}: must be from 0 to 1.")
                 if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
                     raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
     outside = set[str]()

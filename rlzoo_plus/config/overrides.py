@@ -102,6 +102,7 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     overrides = [_id_of_environment(argument, files) for argument in overrides]
     # Two keys below it may be set, too.
     overrides = [re.sub(r"^data=(?!\{|null$)", "data.path=", text) for text in overrides]
+    overrides = [re.sub(r"^teacher=(?!\{|null$)", "teacher.run=", text) for text in overrides]
     overrides = [re.sub(r"^exploration=(?!\{)", "exploration.kind=", text) for text in overrides]
     keys, prepared = typed_values(overrides), []
     if "env.id" in keys and "env" not in keys:

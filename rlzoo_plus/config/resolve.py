@@ -47,6 +47,7 @@ from rlzoo_plus.config.schema import (
     NoiseConfig,
     PluginSection,
     RunConfig,
+    TeacherConfig,
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
@@ -63,6 +64,7 @@ UNHASHED = (
 _WITHOUT_OUTCOME: Any = {
     **dict.fromkeys(UNHASHED, True),
     **{"init": {"which"}, "eval": {"metrics", "beside"}, "data": {"path"}},
+    "teacher": {"run", "which"},
 }
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
@@ -119,6 +121,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     for text in (*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)):
         mistakes.add(text)
     for text in (
+        *_of_teacher(config, spec),
         *distributed_mistakes(config, spec),
         *asynchronous_mistakes(config, spec),
         *_of_action_log(config, spec),
@@ -366,8 +369,13 @@ def _of_data(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
     if data.path is None:
         if data != DataConfig():
             yield "data.* is about demonstrations. Add data=DATASET, or leave data.* out."
-        elif spec.clones:
+        elif spec.clones and not spec.is_taught:
             yield f"{spec.name} learns from demonstrations. Add data=DATASET."
+    elif spec.is_taught:
+        yield (
+            f"data={shown(data.path)}: {spec.name} learns from what its teacher does. Leave it "
+            "out, or use algo=bc."
+        )
     elif not spec.clones and (spec.family is not Family.OFF_POLICY or spec.backend != "torch"):
         yield (
             f"data={shown(data.path)}: {spec.name} takes no demonstrations. Use algo=sac or "
@@ -378,6 +386,21 @@ def _of_data(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
         yield (
             f"data={shown(data.path)}: demonstrations have no priorities. Leave "
             f"algo.replay_buffer={config.algo.replay_buffer} out."
+        )
+
+
+def _of_teacher(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what is wrong with the teacher, as far as it need not be read."""
+    teacher = config.teacher
+    if teacher.run is None:
+        if teacher != TeacherConfig():
+            yield "teacher.* is about a teacher. Add teacher=RUN, or leave teacher.* out."
+        elif spec.is_taught:
+            yield f"{spec.name} learns from a teacher. Add teacher=RUN."
+    elif not spec.is_taught:
+        yield (
+            f"teacher={shown(teacher.run)}: {spec.name} learns without a teacher. Use "
+            "algo=dagger or algo=distill."
         )
 
 

@@ -175,6 +175,18 @@ class DataConfig(Section):
     sha256: Line | None = None
 
 
+class TeacherConfig(Section):
+    """The trained policy that a run learns from; `observation` is the entry that it alone sees.
+
+    `sha256` is that of its weights and settings; it is set when the run starts.
+    """
+
+    run: Annotated[Line, Field(min_length=1)] | None = None
+    which: Line | NonNegative = "best"
+    observation: Line | None = None
+    sha256: Line | None = None
+
+
 class InitConfig(Section):
     """What a new run takes from the training that `init_from` names.
 
@@ -391,6 +403,7 @@ class RunConfig(Section):
     cost: CostConfig | None = None
     curriculum: list[StageConfig] = Field([])
     data: DataConfig = DataConfig()
+    teacher: TeacherConfig = TeacherConfig()
     exploration: ExplorationConfig = ExplorationConfig()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]

@@ -47,9 +47,9 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
         if isinstance(found := kept.get(section), Mapping):
             kept[section] = {k: v for k, v in found.items() if v != values.get(k, _USED)}
     # The content counts; what is hashed has no path.
-    names = ("path", "sha256")
-    if isinstance(found := kept.get("data"), Mapping) and not any(map(found.get, names)):
-        del kept["data"]
+    for section, names in (("data", ("path", "sha256")), ("teacher", ("run", "sha256"))):
+        if isinstance(found := kept.get(section), Mapping) and not any(map(found.get, names)):
+            del kept[section]
     if isinstance(found := kept.get("eval"), Mapping):
         auto = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
         kept["eval"] = {key: value for key, value in found.items() if key not in auto}

@@ -7,6 +7,7 @@ the environment is never stepped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -150,23 +151,23 @@ class BehaviorCloning(BaseAlgorithm):
 
     def train(self) -> None:
         """Update the policy with the steps of an iteration."""
-        optimizer = attrgetter(self._optimizer)(self)
-        self._update_learning_rate(optimizer)
-        losses: list[dict[str, float]] = []
-        for _ in range(self.n_steps * self.n_envs // self.batch_size):
-            batch = self._batches.next(self.n_taken, self.batch_size, self.seed or 0)
-            losses.append(self.train_step(batch))
-            self.n_taken += self.batch_size
+        self._update_learning_rate(attrgetter(self._optimizer)(self))
+        losses = [self.train_step(batch) for batch in self._next_batches()]
         self._n_updates += len(losses)
         for name in _FOLLOWED:
             if hasattr(self.policy, f"{name}_target"):
                 followed = getattr(self.policy, name).state_dict()
                 getattr(self.policy, f"{name}_target").load_state_dict(followed)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record("train/epoch", self.n_taken / self._batches.n_rows)
         for name in losses[0]:
             self.logger.record(f"train/{name}", float(np.mean([one[name] for one in losses])))
-        self._log_held_out_loss()
+        self._log_progress()
+
+    def _next_batches(self) -> Iterator[Batch]:
+        """Yield the batches of an iteration."""
+        for _ in range(self.n_steps * self.n_envs // self.batch_size):
+            yield self._batches.next(self.n_taken, self.batch_size, self.seed or 0)
+            self.n_taken += self.batch_size
 
     def train_step(self, batch: Batch) -> dict[str, float]:
         """Update once, as a `Trainer` of `rlzoo_plus.contracts`; return the losses by name."""
@@ -238,7 +239,9 @@ class BehaviorCloning(BaseAlgorithm):
             targets=self._targets,
         )
 
-    def _log_held_out_loss(self) -> None:
+    def _log_progress(self) -> None:
+        """Record how far it is, and the loss of the episodes that are held out."""
+        self.logger.record("train/epoch", self.n_taken / self._batches.n_rows)
         total, count = 0.0, 0
         for batch in self._batches.held_out():
             total += self.eval_step(batch)["loss"] * len(batch)

@@ -1,4 +1,4 @@
-"""Gives a new agent its demonstrations: all it learns from, or a share of every batch."""
+"""Gives a new agent its demonstrations, all or a share of what it learns from; or its teacher."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from rlzoo_plus.demonstrations.cloning import BehaviorCloning
 from rlzoo_plus.demonstrations.dataset import Dataset, joined, require_fit
 from rlzoo_plus.demonstrations.minari_format import digest, read_dataset
 from rlzoo_plus.demonstrations.mixed_replay import mix
+from rlzoo_plus.demonstrations.teacher import load_teacher, with_teacher
 from rlzoo_plus.errors import ConfigError
 
 
 def with_digest(config: RunConfig) -> RunConfig:
-    """Return a configuration that names its dataset by an absolute path and a hash.
+    """Return a configuration that names its dataset, or teacher, by an absolute path and a hash.
 
     Raises:
         ConfigError: There is no such dataset, or it is not that of `data.sha256`.
     """
+    if config.data.path is None:
+        return with_teacher(config)
     path = Path(str(config.data.path)).expanduser().absolute()
     found = digest(path)[:16]
     wanted = config.data.sha256
@@ -35,11 +38,14 @@ def with_digest(config: RunConfig) -> RunConfig:
 
 
 def attach(agent: Any, config: RunConfig) -> None:
-    """Let a new agent learn from the dataset of its run.
+    """Let a new agent learn from the dataset of its run, or from its teacher.
 
     Raises:
-        ConfigError: The dataset is damaged, was changed, or is of another task.
+        ConfigError: The dataset or the teacher is damaged, was changed, or is of another task.
     """
+    if config.data.path is None:
+        agent.teacher = load_teacher(config, agent.observation_space, agent.action_space)
+        return
     dataset = read_dataset(Path(str(with_digest(config).data.path)))
     require_fit(dataset, agent.observation_space, agent.action_space)
     if isinstance(agent, BehaviorCloning):

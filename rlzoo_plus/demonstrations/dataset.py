@@ -111,7 +111,7 @@ def require_fit(
         ("observation", dataset.observation_space, observation_space),
         ("action", dataset.action_space, action_space),
     ):
-        if not _is_alike(theirs, ours, bounds=what == "action"):
+        if not is_alike(theirs, ours, bounds=what == "action"):
             raise ConfigError(
                 f"the demonstrations are of another task: their {what} space is "
                 f"{printable(theirs)}, and that of the environment {printable(ours)}. Use the "
@@ -119,7 +119,7 @@ def require_fit(
             )
 
 
-def _is_alike(theirs: spaces.Space[Any], ours: spaces.Space[Any], *, bounds: bool) -> bool:
+def is_alike(theirs: spaces.Space[Any], ours: spaces.Space[Any], *, bounds: bool) -> bool:
     """Return whether two spaces have the same kind, parts and shapes; of actions, bounds too."""
     left, right = parts_of(theirs), parts_of(ours)
     if left.keys() != right.keys():

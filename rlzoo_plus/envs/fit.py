@@ -402,6 +402,8 @@ def _needs(
         yield f"{where}.batch_size={batch}", batch, 2 * observation + action + _PER_TRANSITION
     elif family is Family.ON_POLICY:
         steps = int(values.get("n_steps", 0))
+        if kept := int(values.get("buffer_size", 0)):
+            yield f"{where}.buffer_size={kept}", min(kept, config.n_timesteps), observation + action
         name = f"{where}.n_steps={steps} with n_envs={config.n_envs}"
         yield name, steps * config.n_envs, observation + action + _PER_ROLLOUT_STEP
 

@@ -105,8 +105,8 @@ def compose(
 
 
 def with_sources(config: RunConfig) -> RunConfig:
-    """Return a configuration that names demonstrations and initial weights by their hashes."""
-    if config.data.path is not None:
+    """Return a configuration that names what it learns and begins from by their hashes."""
+    if config.data.path is not None or config.teacher.run is not None:
         config = import_module(DEMONSTRATIONS).with_digest(config)
     if config.init_from is None:
         return config

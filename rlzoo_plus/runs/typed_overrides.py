@@ -32,6 +32,7 @@ class Overrides(TypedDict, total=False):
     asynchronous: bool | int
     encryption: str | None
     data: str | Mapping[str, Any]
+    teacher: str | Mapping[str, Any]
     exploration: str | Mapping[str, Any] | None
     device: str
     num_threads: int | str

@@ -194,6 +194,8 @@ class ExpManager:
         if self.config.init_from is not None and resumer.is_new:
             begin_from_source(agent, self.config, self.run_dir)
             callbacks.checkpoint.saves_first = True
+        if resumer.is_new and (teacher := getattr(agent, "teacher", None)) is not None:
+            self.run_dir.add_provenance("teacher", teacher.about)
         resumer.attach(agent, callbacks.checkpoint)
         acting = [callback.on_iteration for callback in callbacks.acting]
         agent.before_iteration = [resumer.on_iteration, *acting]

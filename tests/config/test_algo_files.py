@@ -15,7 +15,10 @@ FOLDER = conf_dir() / "algo"
 NAMES = sorted(ALGORITHMS)
 SECTIONS = ["name", "packages", "action_noise", "replay_buffer", "hyperparams"]
 # Hindsight replay needs arguments, and a first episode before it can relabel.
-DIFFERENT = {"her": {"learning_starts", "replay_buffer_kwargs"}}
+DIFFERENT = {
+    "her": {"learning_starts", "replay_buffer_kwargs"},
+    **{name: {"beta"} for name in NAMES if ALGORITHMS[name].is_taught},
+}
 
 
 def text(name):

@@ -5,7 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from robots.cartpole import HEIGHT, WIDTH, CartPoleByCamera, CartPoleCameraEnv, darkness
+from robots.cartpole import (
+    HEIGHT,
+    WIDTH,
+    CartPoleBalance,
+    CartPoleByCamera,
+    CartPoleCameraEnv,
+    darkness,
+)
 
 ENVS = [CartPoleCameraEnv]
 PUSH = np.ones(1, np.float32)
@@ -119,3 +126,18 @@ def test_cart_that_leaves_the_picture_ends_the_episode(env):
     assert terminated
     assert not truncated
     assert info["end_reason"] == "cart_left_track"
+
+
+def test_with_state_the_images_stay_and_balance_sees_the_same_world():
+    plain, shown, balance = CartPoleCameraEnv(), CartPoleCameraEnv(state=True), CartPoleBalance()
+    try:
+        image, (seen, _) = plain.reset(seed=3)[0], shown.reset(seed=3)
+        for _ in range(4):
+            assert shown.observation_space.contains(seen)
+            assert np.array_equal(seen["observation"], image)
+            assert np.array_equal(seen["state"], balance.observation(shown.state))
+            image, seen = plain.step(PUSH)[0], shown.step(PUSH)[0]
+        assert seen["state"][0] > 0.0
+    finally:
+        plain.close()
+        shown.close()

@@ -36,7 +36,7 @@ TORCH = [algo for algo in ALGORITHMS if not is_of_sbx(algo)]
 def test_a_served_policy_decides_as_load_policy(algo, tmp_path, monkeypatch):
     torch.set_num_threads(1)
     spec = ALGORITHMS[algo]
-    data = ("data=nowhere",) if spec.clones else ()
+    data = ("teacher=x" if spec.is_taught else "data=x",) if spec.clones else ()
     data = ("vec_env=pettingzoo",) if algo == "mappo" else data
     seen = {"her": GOAL, "mappo": TEAM}.get(algo, FLAT)
     does = CHOICE if (spec.clones or algo) in DISCRETE else ARM

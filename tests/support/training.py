@@ -11,6 +11,7 @@ from hydra.types import RunMode
 
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.composer import Composer
 from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.resolve import resolve
@@ -71,7 +72,7 @@ def tiny_config(algo: str = "ppo", env: str = "tests/TinyReach-v0", *overrides: 
     Of overrides with the same key the last one counts, those of a test after the tiny ones.
     """
     network = {"ars": ("network.policy=mlp",), "sbx_dqn": ("network.net_arch=[8,8]",)}
-    small = ON_POLICY if algo.startswith("bc") else SMALL.get(algo, OFF_POLICY)
+    small = ON_POLICY if ALGORITHMS[algo].clones else SMALL.get(algo, OFF_POLICY)
     usual = (*TINY, *small, *network.get(algo, ()))
     words = (f"algo={algo}", f"env.id={env}", *usual, *overrides)
     return make_config(*{word.partition("=")[0]: word for word in words}.values())
