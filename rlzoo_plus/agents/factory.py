@@ -25,6 +25,7 @@ from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
     BLOCKS,
     DEMONSTRATIONS,
+    GROUP_POLICY,
     MIRRORED,
     POLICIES,
     PRIORITIZED,
@@ -74,9 +75,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     accelerators.import_compiler_late()
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
-    policy_class = policy_class_of(
-        config.network, spec, algorithm.policy_aliases, venv.observation_space
-    )
+    policy_class = _policy_class(config, spec, venv.observation_space)
     arguments = {
         **_algorithm_arguments(config, spec, venv.action_space),
         "policy_kwargs": policy_kwargs(config, spec, policy_class),
@@ -113,8 +112,7 @@ def make_policy(
 ) -> BasePolicy:
     """Build an untrained policy for inference, on the CPU, without an environment."""
     spec = get_algorithm(config.algo.name)
-    aliases = algorithm_class(spec).policy_aliases
-    policy_class = policy_class_of(config.network, spec, aliases, observation_space)
+    policy_class = _policy_class(config, spec, observation_space)
     kwargs = policy_kwargs(config, spec, policy_class)
     if config.algo.hyperparams.get("use_sde"):
         kwargs["use_sde"] = True
@@ -224,6 +222,8 @@ def _algorithm_arguments(
     buffer = algo.replay_buffer or spec.replay_buffer
     if buffer is not None:
         arguments["replay_buffer_class"] = REPLAY_BUFFERS.load(buffer)
+    if config.env.groups is not None and arguments.get("normalize_advantage"):
+        arguments["rollout_buffer_class"] = import_module(GROUP_POLICY).GroupRolloutBuffer
     if buffer in PRIORITIZED:
         returns = {"n_steps": arguments.pop("n_steps", 1), "gamma": arguments.get("gamma", 0.99)}
         arguments["replay_buffer_kwargs"] = {
@@ -231,6 +231,20 @@ def _algorithm_arguments(
             **(arguments.get("replay_buffer_kwargs") or {}),
         }
     return arguments
+
+
+def _policy_class(
+    config: RunConfig, spec: AlgorithmSpec, space: spaces.Space[Any]
+) -> type[BasePolicy]:
+    """Return the class of the policy for these observations, or of those of `env.groups`."""
+    aliases = algorithm_class(spec).policy_aliases
+    class_for = functools.partial(policy_class_of, config.network, spec, aliases)
+    if config.env.groups is None:
+        return class_for(space)
+    made: type[BasePolicy] = import_module(GROUP_POLICY).policy_class(
+        config.env.groups, space, class_for
+    )
+    return made
 
 
 def policy_class_of(

@@ -33,7 +33,7 @@ from rlzoo_plus.envs.environment_version import environment_version
 from rlzoo_plus.envs.finite import require_finite
 from rlzoo_plus.envs.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.envs.spaces import decode_space, encode_space
-from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.errors import ConfigError, RunError, unknown_name
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -96,6 +96,21 @@ class Policy:
         # Where a network holds the keys of its noise, acting with it must not change training.
         network = getattr(agent.policy, "with_own_noise", lambda: agent.policy)()
         return cls(network, normalizer, maskable="action_masks" in parameters)
+
+    def of_group(self, name: str) -> Policy:
+        """Return the policy of a group of `env.groups`, with its own observations and actions.
+
+        Raises:
+            ConfigError: There is no such group.
+        """
+        groups = getattr(self.network, "groups", None)
+        if groups is None:
+            raise ConfigError(f"group {name}: all agents have one policy. Leave it out.")
+        if name not in groups:
+            raise ConfigError(unknown_name("group", name, groups))
+        normalizer = None if self.normalizer is None else self.normalizer.of(name)
+        about = {**self.about, "group": name}
+        return Policy(groups[name], normalizer, maskable=False, config=self.config, about=about)
 
     def predict(
         self,

@@ -38,7 +38,9 @@ def main(arguments: list[str]) -> int:
 
 
 def add_value(parser: ArgumentParser) -> None:
-    """Add the option of a folder for a robot that its graph has the critic, too."""
+    """Add the options of what is exported: of one group, and of a folder with the critic, too."""
+    group_help = "of env.groups: the policy of its agents alone"
+    parser.add_argument("--group", metavar="NAME", help=group_help)
     parser.add_argument("--with-value", action="store_true", help="of a folder for a robot: its "
         "graph also returns what the critic expects, for the audit log of serve")  # fmt: skip
 
@@ -54,10 +56,12 @@ def export(options: Namespace) -> int:
         # Before the run is opened, which takes seconds.
         graph.check_onnx_is_there()
     run, policy = opened(options)
+    if options.group is not None:
+        policy = policy.of_group(options.group)
     names = {**writing.FILE_NAMES, "c": "policy.c", "leapp": "leapp"}
     path = options.output
     if path is None:
-        path = run.folder / "export" / options.which / names[options.format]
+        path = run.folder / "export" / options.which / (options.group or "") / names[options.format]
         check_inside(run.folder, path)
     if path.is_dir() and options.format != "leapp":
         raise ConfigError(

@@ -366,6 +366,8 @@ ACTION_LOG = "rlzoo_plus.experience.action_log"
 ACTION_FILE = "rlzoo_plus.experience.action_file"
 # What gives an agent its demonstrations or its teacher; imported where a run has one of them.
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
+# The policy of `env.groups`; imported where it is set.
+GROUP_POLICY = "rlzoo_plus.teams.group_policy"
 # What starts the other processes of a run with `distributed`; imported for such a run alone.
 RANKS = "rlzoo_plus.ranks.rank_zero"
 # What trains a run with `asynchronous`, likewise.

@@ -30,6 +30,8 @@ RULES = {
         ("eval.episodes", "eval.n_envs"), "must be a whole number from 1 to 100,000, or auto"
     ),
     **dict.fromkeys(("eval.metrics", "env.wrappers"), _NAMED.format("names", "name")),
+    "env.groups": "must be names of groups with patterns of their agents, "
+    "{adversary: [adversary_*], good: [agent_*]}, or null",
     "callbacks": _NAMED.format("dotted paths", "path"),
     "profile": "must be true, false or torch",
     "cost": "must be a mapping, {limit: 10}, or null",

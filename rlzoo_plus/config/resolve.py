@@ -29,6 +29,7 @@ from rlzoo_plus.config.catalog import (
 )
 from rlzoo_plus.config.critics import critic_mistakes, with_critic_observation
 from rlzoo_plus.config.exploration import as_keys_of_algorithm
+from rlzoo_plus.config.groups import group_mistakes
 from rlzoo_plus.config.hyperparams import (
     check_hyperparams,
     fit_hyperparams,
@@ -123,6 +124,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     for text in (
         *_of_teacher(config, spec),
         *distributed_mistakes(config, spec),
+        *group_mistakes(config, spec),
         *asynchronous_mistakes(config, spec),
         *_of_action_log(config, spec),
     ):

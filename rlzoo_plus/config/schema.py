@@ -64,6 +64,7 @@ class EnvConfig(Section):
     packages: list[Line]
     python: Annotated[Line, Field(min_length=1)] | None = None
     worlds_per_process: EnvCount = 1
+    groups: Annotated[dict[Line, list[Line]], Field(min_length=1, max_length=100)] | None = None
     kwargs: dict[str, Any]
     wrappers: Named
     frame_stack: Count

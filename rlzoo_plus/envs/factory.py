@@ -27,7 +27,9 @@ from rlzoo_plus.envs.calls import with_recorded_calls
 from rlzoo_plus.envs.cost_limit import CostLimitVecEnv, require_priceable
 from rlzoo_plus.envs.finite import FiniteVecEnv
 from rlzoo_plus.envs.fit import is_channels_last, is_image
+from rlzoo_plus.envs.grouped import GroupedActions
 from rlzoo_plus.envs.monitor import EpisodeMonitor
+from rlzoo_plus.envs.normalization import OwnRows
 from rlzoo_plus.envs.own_vec_env import make_own_vec_env
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
@@ -201,7 +203,7 @@ def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> V
         keys = [k for k, s in boxes.items() if not is_image(s) and k not in masked]
     is_normalizable = isinstance(space, (spaces.Box, spaces.Dict)) and not is_image(space)
     observation = normalize.observation and is_normalizable and keys != []
-    return VecNormalize(
+    normalized = VecNormalize(
         venv,
         norm_obs=observation,
         norm_reward=normalize.reward,
@@ -211,3 +213,6 @@ def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> V
         epsilon=normalize.epsilon,
         norm_obs_keys=keys if observation else None,
     )
+    if observation and isinstance(venv.action_space, GroupedActions):
+        normalized.obs_rms = {k: OwnRows(shape=space[k].shape) for k in keys or ()}  # type: ignore[index]
+    return normalized

@@ -167,7 +167,8 @@ def _check_spaces(observations: Space, actions: Space, config: RunConfig) -> Alg
 
 
 def _check_actions(actions: Space, spec: AlgorithmSpec, config: RunConfig) -> None:
-    env_id, kind = config.env.id, type(actions).__name__
+    env_id = config.env.id
+    kind = "Box" if isinstance(actions, spaces.Box) else type(actions).__name__
     if kind not in spec.actions:
         known = ALGORITHMS.items()
         others = {name: s for name, s in known if not s.maskable and s.backend == spec.backend}

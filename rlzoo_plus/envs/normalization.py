@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlzoo_plus.envs.spaces import Space, parts_of
@@ -74,6 +75,13 @@ class ObservationNormalizer:
             if mean.shape != shape or self.var[key].shape != shape:
                 raise ValueError(f"the normalisation does not fit the observation {key!r}")
 
+    def of(self, key: str) -> ObservationNormalizer | None:
+        """Return that of one part alone, for a policy that sees nothing else; None without one."""
+        if key not in self.mean:
+            return None
+        own = {name: {_WHOLE: getattr(self, name)[key]} for name in ("mean", "var", "count")}
+        return replace(self, **own)
+
     def state(self) -> dict[str, Any]:
         """Return the statistics as plain data with arrays."""
         state = {name: dict(getattr(self, name)) for name in ("mean", "var", "count")}
@@ -92,3 +100,13 @@ class ObservationNormalizer:
         scaled = (value - self.mean[key]) / np.sqrt(self.var[key] + self.epsilon)
         clipped: np.ndarray = np.clip(scaled, -self.clip, self.clip).astype(np.float32)
         return clipped
+
+
+class OwnRows(RunningMeanStd):
+    """Running statistics of a group's observations: rows of zeros are of other groups' agents."""
+
+    def update(self, arr: np.ndarray) -> None:
+        """Count rows in."""
+        own = arr[arr.reshape(len(arr), -1).any(axis=1)]
+        if len(own):
+            super().update(own)

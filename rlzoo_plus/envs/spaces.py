@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.envs.grouped import KINDS, GroupedActions
+
 Space = spaces.Space[Any]
 # A full-HD colour image has 6 million.
 LARGEST_SPACE = 10_000_000
@@ -34,6 +36,8 @@ def encode_space(space: Space) -> dict[str, Any]:
     Raises:
         TypeError: Policies cannot be built for this kind of space.
     """
+    if isinstance(space, GroupedActions):
+        return {"type": "groups", "spaces": [[k, encode_space(s)] for k, s in space.groups.items()]}
     if isinstance(space, spaces.Box):
         low, high = _encode_bound(space.low), _encode_bound(space.high)
         shape, dtype = list(space.shape), str(space.dtype)
@@ -88,14 +92,19 @@ def _decode(data: dict[str, Any], left: dict[str, int]) -> Space:
     if kind == "multi_binary":
         _take(left, _product(data["n"] if isinstance(data["n"], list) else [data["n"]]))
         return spaces.MultiBinary(data["n"])
-    if kind != "dict":
+    if kind not in ("dict", "groups"):
         raise ValueError(f"unknown kind of space {kind!r}")
     keys = [key for key, _ in data["spaces"]]
     if not all(isinstance(key, str) for key in keys) or len(set(keys)) != len(keys):
         raise ValueError("the keys of a dictionary space are not names, or not unique")
     _take(left, 0)
+    parts = OrderedDict((k, _decode(s, left)) for k, s in data["spaces"])
+    if kind == "groups":
+        if not parts or not all(type(part) in KINDS for part in parts.values()):
+            raise ValueError("the actions of groups are of another kind")
+        return GroupedActions(parts)
     # An OrderedDict, because a plain one would be sorted.
-    return spaces.Dict(OrderedDict((k, _decode(s, left)) for k, s in data["spaces"]))
+    return spaces.Dict(parts)
 
 
 def _take(left: dict[str, int], elements: int) -> None:

@@ -85,6 +85,11 @@ def check_backend(config: RunConfig, file_format: str) -> None:
             f"{config.algo.name} computes with JAX, and its policy cannot be written as "
             f"{file_format}. Use its bundle: rlzoo_plus.load_policy(RUN)."
         )
+    if file_format == "sb3" and config.env.groups is not None:
+        raise ConfigError(
+            "--format sb3: Stable-Baselines3 has no policy of several groups. Use --format onnx or "
+            "torchscript, with --group NAME for that of one."
+        )
 
 
 def _sb3(

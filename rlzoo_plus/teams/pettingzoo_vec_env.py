@@ -1,8 +1,8 @@
 """Worlds of PettingZoo as vectorised environments: each agent of each world is a row.
 
-All agents share one policy (parameter sharing). A row whose agent is not in the world (it has left,
-or is not there yet) sees zeros and earns nothing until the world begins again; the rows of a world
-begin again together.
+All agents, or those of each group of `env.groups`, share one policy (parameter sharing). A row
+whose agent is not in the world (it has left, or is not there yet) sees zeros and earns nothing
+until the world begins again; the rows of a world begin again together.
 
 The state of a world is the seed of its episode and the actions since then: they are played again.
 """
@@ -10,7 +10,7 @@ The state of a world is the seed of its episode and the actions since then: they
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -23,6 +23,7 @@ from rlzoo_plus.config.critics import JOINT
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import where_raised
+from rlzoo_plus.teams.grouping import Grouping
 from rlzoo_plus.teams.joint_observation import JointObservation
 
 if find_spec("pettingzoo") is None:
@@ -36,7 +37,7 @@ _MAKERS = ("parallel_env", "env")
 
 
 class PettingZooVecEnv(VecEnv):
-    """Worlds of one kind, whose agents all have the same spaces.
+    """Worlds of one kind, whose agents, or those of each group, have the same spaces.
 
     Attributes:
         agents: Names of the agents of a world; row k is agent k % len(agents) of its world.
@@ -61,8 +62,16 @@ class PettingZooVecEnv(VecEnv):
         self.metadata = dict(getattr(first, "metadata", {}))
         self.agents = list(first.possible_agents)
         self.agents_per_env = len(self.agents)
-        space = _shared_space(env.id, self.agents, first.observation_space, "observation")
-        action = _shared_space(env.id, self.agents, first.action_space, "action")
+        self._grouping = None
+        if env.groups is not None:
+            spaces_of = (first.observation_space, first.action_space)
+            self._grouping = Grouping(env.id, env.groups, self.agents, spaces_of)
+            space, action = self._grouping.space, self._grouping.action_space
+            for world in self.worlds:
+                world.own_action = self._grouping.action
+        else:
+            space = _shared_space(env.id, self.agents, first.observation_space, "observation")
+            action = _shared_space(env.id, self.agents, first.action_space, "action")
         self._own, self._joint = space, None
         if env.kwargs.get(JOINT):
             self._joint = JointObservation(env.id, space, len(self.agents))
@@ -70,7 +79,8 @@ class PettingZooVecEnv(VecEnv):
         super().__init__(n_envs * len(self.agents), space, action)
         self.idle = np.zeros(self.num_envs, bool)
         self._actions: Any = None
-        self._zeros = _zeros(self._own)
+        nothing = self._grouping.seen if self._grouping else lambda _: _zeros(self._own)
+        self._zeros = {agent: nothing(agent) for agent in self.agents}
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -106,8 +116,11 @@ class PettingZooVecEnv(VecEnv):
             dones[rows] = [row[2] for row in found]
             infos += [row[3] for row in found]
             if cut or not world.inner.agents:
+                whole = {"team": world.team_return}
+                if self._grouping is not None:
+                    whole |= self._grouping.returns(world.returns)
                 for agent, info in zip(self.agents, infos[rows], strict=True):
-                    info["episode_returns"] = world.numbers(agent) | {"team": world.team_return}
+                    info["episode_returns"] = world.numbers(agent) | whole
                 seen += self._begin(world)
             else:
                 seen += [row[0] for row in found]
@@ -119,8 +132,9 @@ class PettingZooVecEnv(VecEnv):
         """Return what an agent sees, its reward, whether its episode is over, and its info."""
         if agent not in step.rewards:
             # Over at each step, so that what it learns from leads nowhere.
-            return self._zeros, 0.0, True, {"terminal_observation": self._zeros}
-        observation = step.observations[agent]
+            nothing = self._zeros[agent]
+            return nothing, 0.0, True, {"terminal_observation": nothing}
+        observation = self._as_row(agent, step.observations[agent])
         terminated = bool(step.terminations.get(agent))
         truncated = bool(step.truncations.get(agent)) or cut
         info = dict(step.infos.get(agent, {}))
@@ -131,14 +145,20 @@ class PettingZooVecEnv(VecEnv):
             "TimeLimit.truncated": truncated and not terminated,
             "episode_returns": world.numbers(agent),
         }
-        return self._zeros, float(step.rewards[agent]), True, info
+        return self._zeros[agent], float(step.rewards[agent]), True, info
 
     def _begin(self, world: _World) -> list[Any]:
         """Begin an episode in a world; return what its agents see."""
         drawn = np.random.SeedSequence([self._seed, self._n_begun]).generate_state(1)
         self._n_begun += 1
         observations = world.begin(int(drawn[0] >> 1), self.agents)
-        return [observations.get(agent, self._zeros) for agent in self.agents]
+        return [
+            self._as_row(agent, observations[agent]) if agent in observations else zeros
+            for agent, zeros in self._zeros.items()
+        ]
+
+    def _as_row(self, agent: Any, observation: Any) -> Any:
+        return observation if self._grouping is None else self._grouping.seen(agent, observation)
 
     def _absent(self) -> np.ndarray:
         """Return which rows have no agent in their world now."""
@@ -231,6 +251,7 @@ class _World:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
+        self.own_action: Callable[[Any, Any], Any] = lambda _, action: action
         self.seed, self.team_return = 0, 0.0
         self.returns: dict[str, float] = {}
         self._taken: list[dict[str, Any]] = []
@@ -260,7 +281,8 @@ class _World:
     def step(self, actions: Mapping[str, Any]) -> _Step:
         """Act with the actions of the agents that are there."""
         taken = {agent: actions[agent] for agent in self.inner.agents}
-        step = _Step(self.inner.step(taken))
+        own = {agent: self.own_action(agent, action) for agent, action in taken.items()}
+        step = _Step(self.inner.step(own))
         self._taken.append(taken)
         self._seen = step.observations
         for agent, reward in step.rewards.items():

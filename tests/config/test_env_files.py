@@ -18,6 +18,7 @@ KEYS = [
         "packages",
         "python",
         "worlds_per_process",
+        "groups",
         "kwargs",
         "wrappers",
         "frame_stack",

@@ -42,6 +42,7 @@ _BUFFERS = "stable_baselines3.common.buffers."
 _KNOWN_BUFFERS = {
     *(_BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer", "NStepReplayBuffer")),
     *(_BUFFERS + name for name in ("DictRolloutBuffer", "DictReplayBuffer")),
+    "rlzoo_plus.teams.group_policy.GroupRolloutBuffer",
     "stable_baselines3.her.her_replay_buffer.HerReplayBuffer",
 }
 
