@@ -368,6 +368,7 @@ ACTION_FILE = "rlzoo_plus.experience.action_file"
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
 # The policy of `env.groups`; imported where it is set.
 GROUP_POLICY = "rlzoo_plus.teams.group_policy"
+GROUP_BUFFER = f"{GROUP_POLICY}.GroupRolloutBuffer"
 # What starts the other processes of a run with `distributed`; imported for such a run alone.
 RANKS = "rlzoo_plus.ranks.rank_zero"
 # What trains a run with `asynchronous`, likewise.

@@ -79,7 +79,7 @@ class ObservationNormalizer:
         """Return that of one part alone, for a policy that sees nothing else; None without one."""
         if key not in self.mean:
             return None
-        own = {name: {_WHOLE: getattr(self, name)[key]} for name in ("mean", "var", "count")}
+        own: Any = {name: {_WHOLE: getattr(self, name)[key]} for name in ("mean", "var", "count")}
         return replace(self, **own)
 
     def state(self) -> dict[str, Any]:

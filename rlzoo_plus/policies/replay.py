@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class PlayedStep:
     end: str | None  # Why the episode ended with this step, None if it goes on
 
 
-def play_again(episode: Episode, venv: VecEnv) -> Iterator[PlayedStep]:
+def play_again(episode: Episode, venv: VecEnv) -> Generator[PlayedStep, None, None]:
     """Play the actions of an episode from its seed; stops where the episode ends now.
 
     Raises:

@@ -57,7 +57,8 @@ class GroupPolicy(ActorCriticPolicy):
 
     kinds: tuple[tuple[str, type[ActorCriticPolicy]], ...] = ()
 
-    @functools.wraps(ActorCriticPolicy.__init__)
+    # Its signature tells which arguments a policy has.
+    @functools.wraps(ActorCriticPolicy.__init__)  # type: ignore[misc]
     def __init__(
         self, observation_space: Any, action_space: Any, lr_schedule: Any, **kwargs: Any
     ) -> None:
@@ -90,9 +91,16 @@ class GroupPolicy(ActorCriticPolicy):
     def _parts(self) -> list[Any]:
         return list(self.groups.values())
 
+    @property
+    def _width(self) -> int:
+        return int(np.prod(self.action_space.shape or ()))
+
+    def _named(self) -> Iterable[tuple[str, Any]]:
+        return self.groups.items()
+
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Return actions, values and log probabilities."""
-        found = [part(obs[name], deterministic=deterministic) for name, part in self.groups.items()]
+        found = [part(obs[name], deterministic=deterministic) for name, part in self._named()]
         actions, values, log_probs = zip(*found, strict=True)
         padded = [self._padded(action) for action in actions]
         return self._own(obs, padded), self._own(obs, values), self._own(obs, log_probs)
@@ -100,7 +108,7 @@ class GroupPolicy(ActorCriticPolicy):
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return values, log probabilities and entropies of actions, one row each."""
         found = []
-        for index, (name, part) in enumerate(self.groups.items()):
+        for index, (name, part) in enumerate(self._named()):
             own = actions[:, : int(np.prod(part.action_space.shape, dtype=np.int64))]
             # Those of another group may be impossible here.
             own = torch.where(obs[GROUP][:, index, None].bool(), own, 0.0)
@@ -113,14 +121,13 @@ class GroupPolicy(ActorCriticPolicy):
 
     def predict_values(self, obs: Any) -> Tensor:
         """Return the values of observations."""
-        parts = self.groups.items()
-        return self._own(obs, [part.predict_values(obs[name]) for name, part in parts])  # type: ignore[operator]
+        return self._own(obs, [part.predict_values(obs[name]) for name, part in self._named()])
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         """Return actions, each within the bounds of its group."""
         found = []
-        for name, part in self.groups.items():
-            action = part._predict(observation[name], deterministic)  # type: ignore[operator]
+        for name, part in self._named():
+            action = part._predict(observation[name], deterministic)
             if isinstance(space := part.action_space, spaces.Box):
                 low, high = (
                     torch.as_tensor(x, device=action.device) for x in (space.low, space.high)
@@ -144,7 +151,7 @@ class GroupPolicy(ActorCriticPolicy):
         """Return a group's actions as rows of numbers, as wide as those of all."""
         # Not by len(), which a traced graph takes for a constant.
         rows = action.unsqueeze(1) if action.dim() == 1 else action.flatten(1)
-        return nn.functional.pad(rows.float(), (0, self.action_space.shape[0] - rows.shape[1]))
+        return nn.functional.pad(rows.float(), (0, self._width - rows.shape[1]))
 
     def _own(self, obs: Mapping[str, Tensor], results: Sequence[Tensor]) -> Tensor:
         """Return for each row the result of its group."""

@@ -63,6 +63,8 @@ class PettingZooVecEnv(VecEnv):
         self.agents = list(first.possible_agents)
         self.agents_per_env = len(self.agents)
         self._grouping = None
+        space: Any
+        action: Any
         if env.groups is not None:
             spaces_of = (first.observation_space, first.action_space)
             self._grouping = Grouping(env.id, env.groups, self.agents, spaces_of)

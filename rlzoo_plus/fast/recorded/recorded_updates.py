@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rlzoo_plus.config.catalog import GROUP_BUFFER
 from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
 from rlzoo_plus.fast.recorded.known_code import Recorder, name_of, owner_of
@@ -42,7 +43,7 @@ _BUFFERS = "stable_baselines3.common.buffers."
 _KNOWN_BUFFERS = {
     *(_BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer", "NStepReplayBuffer")),
     *(_BUFFERS + name for name in ("DictRolloutBuffer", "DictReplayBuffer")),
-    "rlzoo_plus.teams.group_policy.GroupRolloutBuffer",
+    GROUP_BUFFER,
     "stable_baselines3.her.her_replay_buffer.HerReplayBuffer",
 }
 
