@@ -307,6 +307,7 @@ VEC_ENVS = Registry(
     {
         **dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
         "pettingzoo": "rlzoo_plus.teams.pettingzoo_vec_env:PettingZooVecEnv",
+        "self_play": "rlzoo_plus.teams.one_sided:OneSidedVecEnv",
     },
     bases=[f"{_SB3}.vec_env.base_vec_env:VecEnv", "gymnasium.vector.vector_env:VectorEnv"],
 )
@@ -369,6 +370,8 @@ DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
 # The policy of `env.groups`; imported where it is set.
 GROUP_POLICY = "rlzoo_plus.teams.group_policy"
 GROUP_BUFFER = f"{GROUP_POLICY}.GroupRolloutBuffer"
+# What makes opponents of a run's own policies; imported where `env.opponents` is set.
+SELF_PLAY = "rlzoo_plus.teams.self_play"
 # What starts the other processes of a run with `distributed`; imported for such a run alone.
 RANKS = "rlzoo_plus.ranks.rank_zero"
 # What trains a run with `asynchronous`, likewise.

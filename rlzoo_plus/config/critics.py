@@ -33,7 +33,7 @@ def with_critic_observation(config: RunConfig) -> RunConfig:
 def critic_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
     """Yield what is wrong with what the critic sees."""
     network = config.network
-    if config.algo.name == OF_TEAMS and config.vec_env != "pettingzoo":
+    if config.algo.name == OF_TEAMS and config.vec_env not in ("pettingzoo", "self_play"):
         yield (
             f"algo={OF_TEAMS}: its critic sees all agents of a world, and vec_env="
             f"{config.vec_env} has none. Add env=pettingzoo, or use algo=ppo."

@@ -38,6 +38,7 @@ from rlzoo_plus.config.hyperparams import (
 )
 from rlzoo_plus.config.jax_rules import check_jax
 from rlzoo_plus.config.mistakes import as_config_error, shown
+from rlzoo_plus.config.opponents import SELF_PLAY
 from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
@@ -52,6 +53,7 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
+from rlzoo_plus.config.self_play import self_play_mistakes
 from rlzoo_plus.config.shares import asynchronous_mistakes, distributed_mistakes
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 from rlzoo_plus.given import is_given
@@ -127,6 +129,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         *group_mistakes(config, spec),
         *asynchronous_mistakes(config, spec),
         *_of_action_log(config, spec),
+        *self_play_mistakes(config, spec, TEAMS),
     ):
         mistakes.add(text)
     mistakes.tell()
@@ -169,6 +172,8 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     is_team = str(env.get("id")).startswith(TEAMS)
     if (env_name == "pettingzoo" or is_team) and data.get("vec_env") == "auto":
         data["vec_env"] = "pettingzoo"
+    if data.get("vec_env") in ("pettingzoo", SELF_PLAY):
+        data["vec_env"] = "pettingzoo" if env.get("opponents") is None else SELF_PLAY
     tracker = data.get("tracker")
     if isinstance(tracker, Mapping) and "name" not in tracker:
         key = f"tracker.{next(iter(tracker), 'name')}"

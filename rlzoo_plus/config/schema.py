@@ -25,6 +25,7 @@ from rlzoo_plus.artifacts.encryption import VARIABLE
 from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
 from rlzoo_plus.config.curriculum import StageConfig
 from rlzoo_plus.config.exploration import ExplorationConfig
+from rlzoo_plus.config.opponents import OpponentsConfig
 from rlzoo_plus.config.section import (
     MOST_EPISODES,
     MOST_RANKS,
@@ -72,6 +73,7 @@ class EnvConfig(Section):
     warmup_resets: Annotated[NonNegative, Field(le=MOST_WARMUP_RESETS)]
     max_return: Number | None
     solved_return: Number | None
+    opponents: OpponentsConfig | None = None
 
     @model_serializer(mode="wrap")
     def _without_unused(

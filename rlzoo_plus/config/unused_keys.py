@@ -16,7 +16,10 @@ _UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(
     ("layer_norm", "dropout", "blocks", "critic_observation")
 )
 _UNUSED_OF_ALGO: dict[str, Any] = {"symmetry": None}
-_UNUSED_OF_ENV: dict[str, Any] = {"python": None, "worlds_per_process": 1, "groups": None}
+_UNUSED_OF_ENV: dict[str, Any] = {
+    **{"python": None, "worlds_per_process": 1},
+    **{"groups": None, "opponents": None},
+}
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.
 OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {

@@ -28,6 +28,8 @@ _TOTALS = {
     "episode_returns": "return",
     "episode_violations": "violations",
     "episode_shield": "shield",
+    "episode_wins": "win_rate",
+    "episode_draws": "draw_rate",
 }
 _END = "end/"
 # What a `Monitor` itself says of an episode: return, length, time.
@@ -132,7 +134,7 @@ def episode_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     (`end/<reason>`, 1), how often limits were broken (`violations/<limit>`) and what a shield
     changed (`shield/<limit>`); any environment may, with `episode_terms`, `end_reason`,
     `episode_violations` and `episode_shield` in its last info; many agents have `return/<agent>`
-    and `return/team`, of `episode_returns`.
+    and `return/team`, of `episode_returns`, and games `win_rate/<opponent>` and `draw_rate/...`.
     """
     numbers: dict[str, float] = {}
     for key, prefix in _TOTALS.items():

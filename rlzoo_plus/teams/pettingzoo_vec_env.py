@@ -61,7 +61,7 @@ class PettingZooVecEnv(VecEnv):
         first = self.worlds[0].inner
         self.metadata = dict(getattr(first, "metadata", {}))
         self.agents = list(first.possible_agents)
-        self.agents_per_env = len(self.agents)
+        self.agents_per_env = self._count_rows(env)
         self._grouping = None
         space: Any
         action: Any
@@ -78,7 +78,7 @@ class PettingZooVecEnv(VecEnv):
         if env.kwargs.get(JOINT):
             self._joint = JointObservation(env.id, space, len(self.agents))
             space = self._joint.space
-        super().__init__(n_envs * len(self.agents), space, action)
+        super().__init__(n_envs * self.agents_per_env, space, action)
         self.idle = np.zeros(self.num_envs, bool)
         self._actions: Any = None
         nothing = self._grouping.seen if self._grouping else lambda _: _zeros(self._own)
@@ -93,8 +93,8 @@ class PettingZooVecEnv(VecEnv):
     def reset(self) -> VecEnvObs:
         """Begin an episode in every world."""
         rows: list[Any] = []
-        for world in self.worlds:
-            rows += self._begin(world)
+        for number in range(len(self.worlds)):
+            rows += self._begin(number)
         self.idle[:] = self._absent()
         return self._seen(rows)
 
@@ -107,30 +107,26 @@ class PettingZooVecEnv(VecEnv):
         seen: list[Any] = []
         rewards, dones = np.zeros(self.num_envs, np.float64), np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = []
+        self.idle[:] = self._absent()
+        steps = self._step_worlds()
         for number, world in enumerate(self.worlds):
-            first = number * len(self.agents)
-            rows = slice(first, first + len(self.agents))
-            self.idle[rows] = [world.is_idle(agent) for agent in self.agents]
-            step = world.step(dict(zip(self.agents, self._actions[rows], strict=True)))
-            cut = self.limit is not None and world.n_steps >= self.limit
-            found = [self._row(world, step, agent, cut=cut) for agent in self.agents]
+            agents, rows = self._playing(number), self._rows_of(number)
+            cut = self._is_cut(world)
+            found = [self._row(world, steps[number], agent, cut=cut) for agent in agents]
             rewards[rows] = [row[1] for row in found]
             dones[rows] = [row[2] for row in found]
             infos += [row[3] for row in found]
-            if cut or not world.inner.agents:
-                whole = {"team": world.team_return}
-                if self._grouping is not None:
-                    whole |= self._grouping.returns(world.returns)
-                for agent, info in zip(self.agents, infos[rows], strict=True):
-                    info["episode_returns"] = world.numbers(agent) | whole
-                seen += self._begin(world)
+            if cut or self._is_over(number):
+                for agent, info in zip(agents, infos[rows], strict=True):
+                    info |= self._summary(number, agent)
+                seen += self._begin(number)
             else:
                 seen += [row[0] for row in found]
         if self._joint is not None:
             self._joint.complete(infos, self._stacked(seen), ~self.idle)
         return self._seen(seen), rewards, dones, infos
 
-    def _row(self, world: _World, step: _Step, agent: str, *, cut: bool) -> tuple[Any, ...]:
+    def _row(self, world: _World, step: StepOfWorld, agent: str, *, cut: bool) -> tuple[Any, ...]:
         """Return what an agent sees, its reward, whether its episode is over, and its info."""
         if agent not in step.rewards:
             # Over at each step, so that what it learns from leads nowhere.
@@ -149,14 +145,50 @@ class PettingZooVecEnv(VecEnv):
         }
         return self._zeros[agent], float(step.rewards[agent]), True, info
 
-    def _begin(self, world: _World) -> list[Any]:
+    def _count_rows(self, env: EnvConfig) -> int:
+        """Return how many rows a world has; its agents are known."""
+        del env
+        return len(self.agents)
+
+    def _playing(self, number: int) -> list[Any]:
+        """Return the agents of a world whose rows these are."""
+        del number
+        return self.agents
+
+    def _rows_of(self, number: int) -> slice:
+        return slice(number * self.agents_per_env, (number + 1) * self.agents_per_env)
+
+    def _step_worlds(self) -> list[StepOfWorld]:
+        """Act in every world."""
+        return [
+            world.step(dict(zip(self.agents, self._actions[self._rows_of(number)], strict=True)))
+            for number, world in enumerate(self.worlds)
+        ]
+
+    def _is_cut(self, world: _World) -> bool:
+        return self.limit is not None and world.n_steps >= self.limit
+
+    def _is_over(self, number: int) -> bool:
+        return not self.worlds[number].inner.agents
+
+    def _summary(self, number: int, agent: Any) -> dict[str, Any]:
+        """Return what the last info of an agent has on a world that is over."""
+        world = self.worlds[number]
+        whole = {"team": world.team_return}
+        if self._grouping is not None:
+            whole |= self._grouping.returns(world.returns)
+        return {"episode_returns": world.numbers(agent) | whole}
+
+    def _begin(self, number: int) -> list[Any]:
         """Begin an episode in a world; return what its agents see."""
         drawn = np.random.SeedSequence([self._seed, self._n_begun]).generate_state(1)
         self._n_begun += 1
-        observations = world.begin(int(drawn[0] >> 1), self.agents)
+        observations = self.worlds[number].begin(int(drawn[0] >> 1), self.agents)
         return [
-            self._as_row(agent, observations[agent]) if agent in observations else zeros
-            for agent, zeros in self._zeros.items()
+            self._as_row(agent, observations[agent])
+            if agent in observations
+            else self._zeros[agent]
+            for agent in self._playing(number)
         ]
 
     def _as_row(self, agent: Any, observation: Any) -> Any:
@@ -164,7 +196,8 @@ class PettingZooVecEnv(VecEnv):
 
     def _absent(self) -> np.ndarray:
         """Return which rows have no agent in their world now."""
-        return np.array([w.is_idle(agent) for w in self.worlds for agent in self.agents])
+        pairs = enumerate(self.worlds)
+        return np.array([w.is_idle(agent) for n, w in pairs for agent in self._playing(n)])
 
     def _seen(self, rows: Sequence[Any]) -> VecEnvObs:
         """Return what the agents see, with what their team sees if that is asked for."""
@@ -219,9 +252,10 @@ class PettingZooVecEnv(VecEnv):
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
         """Call a method of the world of each row; the masks of actions are those of its agent."""
         if method_name == "action_masks":
+            pairs = [divmod(rank, self.agents_per_env) for rank in self._get_indices(indices)]
             return [
-                self._world_of(rank).action_masks(self.agents[rank % self.agents_per_env])
-                for rank in self._get_indices(indices)
+                self.worlds[number].inner.action_masks(self._playing(number)[place])
+                for number, place in pairs
             ]
         return [
             getattr(self._world_of(rank), method_name)(*args, **kwargs)
@@ -235,17 +269,27 @@ class PettingZooVecEnv(VecEnv):
     def get_images(self) -> Sequence[np.ndarray | None]:
         """Return an image of the world of each row."""
         frames = [world.inner.render() for world in self.worlds]
-        return [frame for frame in frames for _ in self.agents]
+        return [frame for frame in frames for _ in range(self.agents_per_env)]
 
     def _world_of(self, rank: int) -> Any:
-        return self.worlds[rank // len(self.agents)].inner
+        return self.worlds[rank // self.agents_per_env].inner
 
 
-class _Step:
+class StepOfWorld:
     """What a step of a world gave, by agent."""
 
     def __init__(self, given: Any) -> None:
         self.observations, self.rewards, self.terminations, self.truncations, self.infos = given
+
+    def then(self, later: StepOfWorld) -> StepOfWorld:
+        """Return this step and the next one as a single step."""
+        total = {
+            agent: float(self.rewards.get(agent, 0.0)) + float(later.rewards.get(agent, 0.0))
+            for agent in {**self.rewards, **later.rewards}
+        }
+        parts = ("observations", "terminations", "truncations", "infos")
+        seen, *others = ({**getattr(self, part), **getattr(later, part)} for part in parts)
+        return StepOfWorld((seen, total, *others))
 
 
 class _World:
@@ -268,6 +312,10 @@ class _World:
         """Return whether an agent is not in the world now."""
         return agent not in self.inner.agents
 
+    def sees(self, agent: Any) -> Any:
+        """Return what an agent saw last."""
+        return self._seen[agent]
+
     def numbers(self, agent: Any) -> dict[str, float]:
         """Return what an agent has earned in the episode."""
         return {str(agent): self.returns[agent]}
@@ -280,11 +328,11 @@ class _World:
         seen: Mapping[str, Any] = self._seen
         return seen
 
-    def step(self, actions: Mapping[str, Any]) -> _Step:
+    def step(self, actions: Mapping[str, Any]) -> StepOfWorld:
         """Act with the actions of the agents that are there."""
         taken = {agent: actions[agent] for agent in self.inner.agents}
         own = {agent: self.own_action(agent, action) for agent, action in taken.items()}
-        step = _Step(self.inner.step(own))
+        step = StepOfWorld(self.inner.step(own))
         self._taken.append(taken)
         self._seen = step.observations
         for agent, reward in step.rewards.items():

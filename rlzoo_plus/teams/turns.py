@@ -46,6 +46,11 @@ class Turns(ParallelEnv):  # type: ignore[misc]
         self.render_mode = getattr(game, "render_mode", None)
         self._sees = {agent: self._space_of(agent) for agent in self.possible_agents}
 
+    @property
+    def movers(self) -> list[Any]:
+        """The agent whose turn it is, in a list; none after the game."""
+        return [self.game.agent_selection] if self.agents else []
+
     def observation_space(self, agent: Any) -> spaces.Space[Any]:
         """Return what an agent sees."""
         return self._sees[agent]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.catalog import ACTION_LOG, CALLBACKS
+from rlzoo_plus.config.catalog import ACTION_LOG, CALLBACKS, SELF_PLAY
 from rlzoo_plus.config.hyperparams import trains_by_episode
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
@@ -72,6 +72,8 @@ def make_callbacks(
     acting: list[RunCallback] = [checkpoint, *stopping]
     if config.curriculum:
         acting.insert(0, CurriculumCallback(config, stage, checkpoint, evaluation))
+    if config.env.opponents is not None:
+        acting.insert(0, import_module(SELF_PLAY).SelfPlayCallback(config, evaluation))
     if evaluation is not None:
         acting.insert(0, evaluation)
         if progress is not None:

@@ -74,6 +74,7 @@ def background_eval_blocker(config: RunConfig, threads: int, *, decides: bool) -
         "its algorithm computes with JAX": spec.backend == "jax",
         "its environments have processes of their own": config.vec_env == "subproc",
         "export.sb3_zip=true": config.export.sb3_zip,
+        "its opponents are here": config.env.opponents is not None,
         "its device is not the CPU": get_device(config.device).type != "cpu",
         # What they hold at this moment would stay held in a forked process.
         "other threads run in this process": threading.active_count() > 1,

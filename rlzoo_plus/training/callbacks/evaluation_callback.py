@@ -80,6 +80,8 @@ class EvaluationCallback(RunCallback):
         self._accounts: list[dict[str, Any]] = []
         self._has_told_of_cuts = False
         self.listeners: list[Callable[[EvaluationRecord, bool], None]] = []
+        # Plays other episodes with a policy, and returns the numbers of each.
+        self.plays_more: Callable[[Policy], list[dict[str, float]]] | None = None
         self._next = 0 if config.eval.at_start else self._following(0)
 
     def on_iteration(self) -> None:
@@ -126,6 +128,8 @@ class EvaluationCallback(RunCallback):
                 metrics=self.metrics,
                 is_asked_to_stop=self._is_signalled,
             )
+            if self.plays_more is not None:
+                result.measured.extend(self.plays_more(Policy.of_agent(self.model)))
             outcome = result, self.player.env_method("accounts")
         return self._conclude(step, policy, outcome)
 
