@@ -38,6 +38,7 @@ from rlzoo_plus.config.hyperparams import (
 )
 from rlzoo_plus.config.jax_rules import check_jax
 from rlzoo_plus.config.mistakes import as_config_error, shown
+from rlzoo_plus.config.opponent_rules import self_play_mistakes
 from rlzoo_plus.config.opponents import SELF_PLAY
 from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
@@ -53,7 +54,6 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
-from rlzoo_plus.config.self_play import self_play_mistakes
 from rlzoo_plus.config.shares import asynchronous_mistakes, distributed_mistakes
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 from rlzoo_plus.given import is_given

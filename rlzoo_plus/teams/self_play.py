@@ -10,7 +10,7 @@ from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.teams.one_sided import RESULT, OneSidedVecEnv
-from rlzoo_plus.teams.opponents import OpponentPool
+from rlzoo_plus.teams.opponent_pool import OpponentPool
 from rlzoo_plus.training.callbacks.base import RunCallback
 from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 from rlzoo_plus.training.evaluation import evaluate

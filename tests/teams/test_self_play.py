@@ -18,7 +18,7 @@ from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.own_vec_env import make_own_vec_env
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.teams.one_sided import AT_RANDOM, RESULT
-from rlzoo_plus.teams.opponents import OpponentPool, expected_score
+from rlzoo_plus.teams.opponent_pool import OpponentPool, expected_score
 from rlzoo_plus.training.exp_manager import ExpManager
 
 POOL = "env.opponents={pool: 2, from: checkpoints, every_steps: 40}"
