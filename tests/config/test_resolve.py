@@ -513,7 +513,9 @@ def test_a_tuned_file_resolves_and_its_evaluations_take_a_tenth_of_its_steps_or_
     compose_values, name
 ):
     algo, env = name.split("/")
-    values, _ = compose_values(f"algo={algo}", f"env={env}")
+    teacher = ("teacher.run=trained/cartpole_bullet", "teacher.observation=state")
+    taught = ("env.kwargs.state=true", *teacher) if algo == "distill" else ()
+    values, _ = compose_values(f"algo={algo}", f"env={env}", *taught)
     for factor in (1, 0.1, 10):
         steps = int(factor * values["n_timesteps"])
         config = scheduled(resolve(values | {"n_timesteps": steps}, env_name=env).config)
