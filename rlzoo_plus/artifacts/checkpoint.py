@@ -171,10 +171,10 @@ class CheckpointStore:
             self.chunk_store().verify(index)
         try:
             plain = {name: decrypted(data) for name, data in files.items()}
-        except ValueError as error:
+        except EncryptionError:
             # A key that is not there is no damage: an earlier checkpoint would need it, too.
-            if isinstance(error, EncryptionError):
-                raise
+            raise
+        except ValueError as error:
             raise DamagedFolderError(f"{path}: {error}") from error
         return Checkpoint(path, step, unpack(plain), about, schema, chunks, kept_as)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import os
 import re
@@ -74,9 +73,8 @@ def load_cipher(variable: str) -> Cipher:
             f"the environment variable {variable} holds no key of 32 bytes in hexadecimal digits "
             f"or base64. {make}"
         )
-    # Slow to turn back even for a weak key, and of another purpose than the key itself.
-    derived = hashlib.pbkdf2_hmac("sha256", key, b"rlzoo_plus key id", 10_000)
     _aes(key)
+    derived = hmac.digest(key, b"rlzoo_plus key id", "sha256")
     return Cipher(variable, derived.hex()[:_ID_DIGITS], key)
 
 
