@@ -4,8 +4,8 @@
 
 Each plays 20 episodes (seeds 0 to 19). FOLDER is the sweep of `rlzoo-plus benchmark --suite
 robots`: with it, the best policy of its first seed also plays with a goal that never changes in
-what it sees. The tables are those of the tasks' pages; tests/robots/test_baselines.py compares the
-pages with what is played.
+what it sees. The tables are those of benchmarks/results/baselines.md, which
+tests/robots/test_baselines.py compares with what is played.
 """
 
 from __future__ import annotations

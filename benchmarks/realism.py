@@ -5,7 +5,7 @@
 RUN is a run directory whose best policy plays held-out episodes. Torques and velocities are of
 every physics step; of robots that torques drive, velocities are those of every control step, since
 the engine takes the steps between at once. Slip is the speed at which the lowest point of a wheel
-moves over the ground. See docs/robots/realism.md.
+moves over the ground. See benchmarks/results/realism.md.
 """
 
 from __future__ import annotations

@@ -18,11 +18,19 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in headings}
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_every_link_of_a_root_page_leads_to_a_file_and_a_heading(name):
+FOLDERS = [".", "benchmarks", "benchmarks/results", "rlzoo_plus/training/resume"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_link_of_a_page_outside_of_docs_leads_to_a_file_and_a_heading(folder):
     broken = []
-    for target, anchor in LINK.findall((ROOT / name).read_text(encoding="utf-8")):
-        page = ROOT / target
+    links = [
+        link
+        for file in (ROOT / folder).glob("*.md")
+        for link in LINK.findall(file.read_text(encoding="utf-8"))
+    ]
+    for target, anchor in links:
+        page = ROOT / folder / target
         if not page.exists() or (anchor and anchor not in anchors(page)):
             broken.append(f"{target}#{anchor}")
     assert broken == []

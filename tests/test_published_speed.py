@@ -14,7 +14,8 @@ def test_the_page_shows_the_table_of_the_measurement():
 
 
 def test_every_time_compared_with_rl_zoo3_says_on_how_many_cores():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    folders = (ROOT / "docs", ROOT / "benchmarks" / "results")
+    pages = [ROOT / "README.md", *(page for folder in folders for page in folder.glob("*.md"))]
     compared = re.compile(r"rl_zoo3[^|]*\d\.\d+( times|,| instead| of)|times as fast")
     unsaid = [
         f"{page.name}: {paragraph[:80]}"

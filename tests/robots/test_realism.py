@@ -56,8 +56,8 @@ def test_torques_that_are_commanded_are_those_recorded():
 
 
 def _tables():
-    """Return the rows of each section of docs/robots/realism.md that has a table of joints."""
-    page = (ROOT / "docs" / "robots" / "realism.md").read_text(encoding="utf-8")
+    """Return the rows of each section of the measurements that has a table of joints."""
+    page = (ROOT / "benchmarks" / "results" / "realism.md").read_text(encoding="utf-8")
     sections = {}
     for section in page.split("\n## ")[1:]:
         rows = [line.strip("| ").split(" | ") for line in section.splitlines() if "|" in line]

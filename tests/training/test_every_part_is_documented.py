@@ -1,4 +1,4 @@
-"""docs/exact-resume.md names every part of a checkpoint, and every module that takes part."""
+"""The page of exact resume names every part of a checkpoint, and every module that takes part."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,8 @@ from support.training import tiny_config, train_run
 
 import rlzoo_plus.training.resume
 
-PAGE = (Path(__file__).parents[2] / "docs" / "exact-resume.md").read_text(encoding="utf-8")
+FOLDER = Path(rlzoo_plus.training.resume.__file__).parent
+PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
 # Of the folder, whatever it holds.
 OF_THE_FOLDER = {"files", "schema", "step", "kept_as", "chunks", "sha256"}
 
@@ -30,6 +31,5 @@ def test_the_page_names_what_a_checkpoint_holds_and_nothing_else(tmp_path):
 
 
 def test_the_page_names_every_module_of_the_package():
-    folder = Path(rlzoo_plus.training.resume.__file__).parent
-    modules = {file.name for file in folder.glob("*.py")} - {"__init__.py"}
+    modules = {file.name for file in FOLDER.glob("*.py")} - {"__init__.py"}
     assert modules == set(re.findall(r"^\| `(\w+\.py)` \|", PAGE, re.MULTILINE))
