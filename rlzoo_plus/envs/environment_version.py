@@ -133,11 +133,13 @@ def _version(spec: EnvConfig) -> dict[str, Any] | None:
 def _reached(pending: list[tuple[str, str]]) -> tuple[dict[str, str], list[str]]:
     """Return a hash of each definition that some reach, and the names of models in them."""
     found, models = dict[str, str](), list[str]()
+    # Names too: packages import from themselves, and modules each other's `*`.
+    seen = set[tuple[str, str]]()
     while pending and len(found) < _MOST_DEFINITIONS:
         module, name = pending.pop()
-        key = f"{module}.{name}"
-        if key in found or not _is_own(module):
+        if (module, name) in seen or not _is_own(module):
             continue
+        seen.add((module, name))
         source = _source(module)
         if source is None:
             continue
@@ -146,7 +148,7 @@ def _reached(pending: list[tuple[str, str]]) -> tuple[dict[str, str], list[str]]
             pending += [source.imports[name]] if is_known else [(m, name) for m in source.stars]
             continue
         nodes = source.definitions[name]
-        found[key] = _hash("\n".join(map(_text, nodes)))
+        found[f"{module}.{name}"] = _hash("\n".join(map(_text, nodes)))
         for node in (inner for top in nodes for inner in ast.walk(top)):
             if isinstance(node, ast.Name):
                 pending.append(source.imports.get(node.id, (module, node.id)))

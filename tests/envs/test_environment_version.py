@@ -80,10 +80,11 @@ def own(tmp_path, monkeypatch):
         deep="LIMIT = 10\n",
         starred="FACTOR = 1\n",
         wrapper=WRAPPER,
+        package="",
         **kwargs,
     ):
         texts = {"env": env, "helper": helper, "starred": starred, "wrapper": wrapper}
-        texts |= {"package/__init__": "", "package/deep": deep}
+        texts |= {"package/__init__": package, "package/deep": deep}
         Path("versioned_package").mkdir(exist_ok=True)
         for name, text in texts.items():
             Path(f"versioned_{name}.py").write_text(text)
@@ -155,6 +156,18 @@ def test_what_decides_an_environment_counts_and_nothing_else(own, change, said):
     found = differences(before, own(**change))
     assert [text.removesuffix(" was changed") for text in found] == said
     assert (own(**change)["version"] == before["version"]) == (not said)
+
+
+def test_modules_that_import_from_themselves_and_each_other_come_to_an_end(own):
+    circle = {
+        "package": "from . import deep\n",
+        "starred": "from versioned_helper import *\nFACTOR = 1\n",
+        "helper": "from versioned_starred import *\n" + HELPER.replace("0.1", "0.1 * missing"),
+    }
+    before = own(**circle)
+    assert differences(before, own(**circle, deep="LIMIT = 11\n")) == [
+        "code of versioned_package.deep.LIMIT was changed"
+    ]
 
 
 def test_engines_count_up_to_what_mends_mistakes():
