@@ -4,7 +4,7 @@ Each round trains the same configuration with each number of processes, as a com
 process of its own. The rate is that of the training alone, without imports. One process trains with
 and without recorded updates, which several cannot use. Leave the machine alone meanwhile.
 
-    python -m benchmarks.ranks [--rounds 3] [--processes 2 4] [--json FILE] [KEY=VALUE ...]
+    python -m benchmarks.ranks [--rounds 3] [--processes 2,4] [--json FILE] [KEY=VALUE ...]
 """
 
 from __future__ import annotations
@@ -45,13 +45,17 @@ def rate_of(words: list[str]) -> float:
         return float(result["num_timesteps"] / result["training_time_s"])
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=65_536)
     own = [n for n in (2, 4) if n <= machine_cores()]
-    parser.add_argument("--processes", type=int, nargs="+", default=own)
+    parser.add_argument("--processes", type=_numbers, default=own, metavar="N[,N...]")
     parser.add_argument("--json", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_intermixed_args()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -35,7 +35,7 @@ from robots.follow_velocity import (
     following,
     foot_slip,
 )
-from robots.quadruped import QuadrupedEnv
+from robots.quadruped import NO_GAIT, QuadrupedEnv
 from robots.vec_env import RobotVecEnv
 
 AXES = ("forward", "sideways", "turn")
@@ -97,14 +97,15 @@ def of_run(run: Path, episodes: int) -> dict[str, Any]:
     from rlzoo_plus.runs.run import load_policy  # Takes torch, which a bound alone does not need.
 
     config = config_of(run)
-    env_id = config["env"]["id"]
+    env = {"id": config["env"]["id"], **(config["env"]["kwargs"] or {})}
+    env_id, has_trot = env["id"], env.get("gait") != NO_GAIT
     policy = load_policy(run)
 
     def acts(observation: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         return policy.predict(observation)[0]
 
-    commands, motion, gait = follow_grid(env_id, acts)
-    with_task = task_of(env_id)
+    commands, motion, gait = follow_grid(env, acts)
+    with_task = task_of(env)
     middle = np.array([np.mean(r) for r in with_task.commands.ranges])
 
     def acts_blind(observation: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
@@ -120,30 +121,31 @@ def of_run(run: Path, episodes: int) -> dict[str, Any]:
         action[:, : len(AXES)] = observation[:, COMMAND] * STRIDES[env_id]
         return action
 
-    actors = {"sees": acts, "blind": acts_blind, "nothing": does_nothing, "strides": strides}
+    actors = {"sees": acts, "blind": acts_blind, "nothing": does_nothing}
+    actors |= {"strides": strides} if has_trot else {}
     return {
-        "env": env_id,
+        "env": env_id if has_trot else f"{env_id} gait=none",
         "seed": config["seed"],
         "solved_return": config["env"]["solved_return"],
         "best_blind_return": round(best_blind_return(with_task), 1),
-        **{name: score(env_id, actor, episodes) for name, actor in actors.items()},
+        **{name: score(env, actor, episodes) for name, actor in actors.items()},
         "axes": {name: axis(commands, motion, i) for i, name in enumerate(AXES)},
         "gait": gait,
     }
 
 
-def task_of(env_id: str) -> FollowVelocity:
-    """Return the task of an environment."""
-    env: Any = gymnasium.make(env_id).unwrapped
-    env.close()
-    task: FollowVelocity = env.task
+def task_of(env: Mapping[str, Any]) -> FollowVelocity:
+    """Return the task of an environment, given by what makes it: its id and its arguments."""
+    made: Any = gymnasium.make(**env).unwrapped
+    made.close()
+    task: FollowVelocity = made.task
     return task
 
 
-def score(env_id: str, actor: Actor, episodes: int) -> dict[str, float]:
+def score(env: Mapping[str, Any], actor: Actor, episodes: int) -> dict[str, float]:
     """Return mean return and success rate over held-out episodes."""
     worlds = min(10, episodes)
-    envs = RobotVecEnv([gymnasium.make(env_id).unwrapped for _ in range(worlds)])
+    envs = RobotVecEnv([gymnasium.make(**env).unwrapped for _ in range(worlds)])
     returns, successes = [], []
     for first in range(0, episodes, worlds):
         observation, _ = envs.reset(seed=FIRST_SEED + first)
@@ -164,10 +166,10 @@ def best_blind_return(task: FollowVelocity, steps: int = 500) -> float:
 
     Whatever it does in a step, the command is drawn independently of it. So what it expects for
     following the command is at most that of the best constant motion, and the other terms are at
-    most 1 for the posture and 0 for the costs.
+    most 1 for the posture and, on average, for stepping in time, and 0 for the costs.
     """
     commands = task.commands.sample(np.random.default_rng(0), 4000)
-    a_step = task.weights["posture"]
+    a_step = task.weights["posture"] + task.weights.get("stepping", 0.0)
     for axis, name in enumerate(AXES):
         errors = np.zeros((3, len(commands)))
         best = -np.inf
@@ -178,24 +180,23 @@ def best_blind_return(task: FollowVelocity, steps: int = 500) -> float:
     return float(steps * a_step)
 
 
-def follow_grid(env_id: str, actor: Actor) -> tuple[Floats, Floats, dict[str, Any]]:
+def follow_grid(env: Mapping[str, Any], actor: Actor) -> tuple[Floats, Floats, dict[str, Any]]:
     """Give a policy every command of the grid.
 
     Returns:
         Commands and mean velocities after settling, each of shape (n_commands, 3), the commands
         left out during which it fell; and the figures of the gait.
     """
-    ranges = task_of(env_id).commands.ranges
+    given = task_of(env).commands
+    ranges, command_s = given.ranges, given.command_s
     grid = list(product(*(np.linspace(r[0], r[1], n) for r, n in zip(ranges, GRID, strict=True))))
     order = np.random.default_rng(0).permutation(len(grid))
     parts = [[grid[i] for i in order[world::WORLDS]] for world in range(WORLDS)]
     n_commands = len(parts[0])
-    command_s = CommandRanges().command_s
-    envs: list[Any] = [
-        gymnasium.make(env_id, episode_s=n_commands * command_s).unwrapped for _ in parts
-    ]
-    for env, part in zip(envs, parts, strict=True):
-        env.task.commands = Schedule(fixed=part)
+    longer = {**env, "episode_s": n_commands * command_s}
+    envs: list[Any] = [gymnasium.make(**longer).unwrapped for _ in parts]
+    for each, part in zip(envs, parts, strict=True):
+        each.task.commands = Schedule(fixed=part, command_s=command_s)
     worlds = RobotVecEnv(envs)
     step_s = envs[0].simulation.step_s
     steps, settling = round(command_s / step_s), round(SETTLING_S / step_s)
@@ -309,7 +310,7 @@ def blind_table(report: Sequence[dict[str, Any]]) -> list[str]:
     ]
     for run in report:
         cells = [
-            f"{run[kind]['return']:.1f}, {run[kind]['success']:.0%}"
+            f"{run[kind]['return']:.1f}, {run[kind]['success']:.0%}" if kind in run else "-"
             for kind in ("sees", "blind", "nothing", "strides")
         ]
         bound, threshold = run["best_blind_return"], run["solved_return"]

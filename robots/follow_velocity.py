@@ -107,8 +107,10 @@ class FollowVelocity(Task):
 
     Attributes:
         commands: What velocities are drawn.
+        smoothing: Share of the way to a new action that is gone in a control step.
     """
 
+    smoothing: ClassVar[float] = SMOOTHING
     reward_weights: ClassVar[Mapping[str, float]] = {
         "forward": 0.35,
         "sideways": 0.3,
@@ -191,7 +193,7 @@ class FollowVelocity(Task):
         return {
             "schedule": memory["schedule"],
             "command": command[..., 0, :],
-            "action": smoothed(action, state),
+            "action": smoothed(action, state, self.smoothing),
             "velocity": averaged(memory["velocity"], measured),
             "deviation": np.where(is_last[..., None], 0.0, deviation),
             "errors": memory["errors"] + np.where(is_last[..., None], mean_errors, 0.0),
@@ -297,7 +299,7 @@ def averaged(before: Floats, measured: Floats) -> Floats:
     return after
 
 
-def smoothed(action: Floats, state: State) -> Floats:
+def smoothed(action: Floats, state: State, share: float = SMOOTHING) -> Floats:
     """Return an action smoothed over time, a first-order low-pass filter, shape (..., n_actions).
 
     Exploration then moves the robot this way and that for a few steps, where noise that differs
@@ -306,9 +308,10 @@ def smoothed(action: Floats, state: State) -> Floats:
     Args:
         action: In [-1, 1], shape (..., n_actions).
         state: Its memory holds the smoothed action of the step before.
+        share: Share of the way to the new action that is gone in a control step.
     """
     before = state.memory["action"]
-    after: Floats = before + SMOOTHING * (action - before)
+    after: Floats = before + share * (action - before)
     return after
 
 

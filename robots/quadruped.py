@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -15,6 +16,7 @@ from robots.frames import columns, yaw
 from robots.rendering import add_sphere, move, paint
 from robots.robot import ActionMode, RobotSpec
 from robots.sensors import Floats, SensorSpec, State
+from robots.stepping import StepAndFollow
 from robots.world import WorldSpec
 
 FRICTION = 0.8
@@ -113,7 +115,8 @@ class SmoothedDrive(WrappedDrive):
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target positions [rad] within the limits, shape (..., n_joints)."""
-        return self.wrapped.targets(smoothed(action, state), state)
+        action = smoothed(action, state, StepAndFollow.smoothing)
+        return self.wrapped.targets(action, state)
 
 
 class QuadrupedEnv(BaseRobotEnv):
@@ -158,7 +161,8 @@ class QuadrupedEnv(BaseRobotEnv):
             action_scale_rad: Swing of an upper leg at action 1, ``hip_share`` of it at the hips;
                 without a gait the deflection of each joint.
             max_torque_n_m: Strength of a joint's motor; ``default_torque_n_m`` if None.
-            reward: Weights of the terms of ``FollowVelocity`` to change.
+            reward: Weights of the terms of ``FollowVelocity``, without a gait of ``StepAndFollow``,
+                to change.
             options: See ``BaseRobotEnv``.
 
         Raises:
@@ -181,6 +185,7 @@ class QuadrupedEnv(BaseRobotEnv):
         step_s = world.time_step_s * world.substeps
         commands = CommandRanges(forward_m_s, sideways_m_s, turn_rad_s, standing, command_s)
         n_commands = math.ceil(options.get("episode_s", 10.0) / command_s)
+        task = FollowVelocity if is_trot else partial(StepAndFollow, pairs=self.trot.pair)
         super().__init__(
             RobotSpec(
                 urdf=self.urdf,
@@ -200,7 +205,7 @@ class QuadrupedEnv(BaseRobotEnv):
                     efforts=True, base=True, links=self.toes, links_as_left=True, contacts=self.toes
                 ),
             ),
-            FollowVelocity(
+            task(
                 stance,
                 commands,
                 step_s,

@@ -30,7 +30,7 @@ def shipped_mirror(env: Any) -> Mirror | None:
         count = env.task.observation_space.shape[0] - len(_DRIVING.observation.signs)
         rays = Reflection(tuple(-ray % count for ray in range(count)), (1.0,) * count)
         return Mirror(joined(_DRIVING.observation, rays), _DRIVING.action)
-    if task.__name__ == "FollowVelocity" and hasattr(env, "trot"):
+    if task.__name__ in ("FollowVelocity", "StepAndFollow") and hasattr(env, "trot"):
         return _of_quadruped(env)
     return _OF_TASKS.get(task.__name__)
 

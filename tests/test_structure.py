@@ -22,6 +22,7 @@ ROOMS = {
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
 MOST_LINES_OF_THE_CORE = 45_500
+MOST_LINES_OF_THE_TESTS_OF_THE_CORE = 50_000
 MOST_LINES_OF_A_ROOM = 6_500
 
 
@@ -113,6 +114,16 @@ def test_the_core_and_each_room_stay_small():
         MOST_LINES_OF_THE_CORE
     )
     assert {room: n for room, n in lines.items() if n > MOST_LINES_OF_A_ROOM} == {}
+
+
+def test_the_tests_of_the_core_stay_small():
+    folder = ROOT / "tests"
+    lines = Counter()
+    for file in folder.rglob("*.py"):
+        lines[file.relative_to(folder).parts[0]] += len(file.read_text().splitlines())
+    assert sum(count for room, count in lines.items() if room not in ROOMS) <= (
+        MOST_LINES_OF_THE_TESTS_OF_THE_CORE
+    )
 
 
 def test_no_files_import_each_other_in_a_circle():

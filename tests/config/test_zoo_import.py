@@ -434,4 +434,4 @@ def test_the_shipped_environment_files_have_one_id_each_or_add_arguments_to_it()
     others = {path.stem for path in (CONF / "env").glob("[!_]*.yaml")} - {
         file.name for file in found.values()
     }
-    assert others == {"gym", "husky_avoid", "pettingzoo", "racecar_avoid"}
+    assert others == {"a1_walk_free", "gym", "husky_avoid", "pettingzoo", "racecar_avoid"}

@@ -377,7 +377,7 @@ def test_without_a_gait_the_actions_set_the_joints_around_the_stance(env_id):
     env.reset(seed=0)
     assert env.action_space.shape == (12,)
     action = np.linspace(-1, 1, 12)
-    drive, smooth = env.robot.drive, 0.15 * action
+    drive, smooth = env.robot.drive, 0.4 * action
     targets = drive.targets(action, env.state)
     np.testing.assert_allclose(targets - env.stance.joint_position, 0.4 * smooth, atol=1e-9)
     # Nothing moves by itself: the targets of no action are those of the stance at any time.
@@ -386,6 +386,31 @@ def test_without_a_gait_the_actions_set_the_joints_around_the_stance(env_id):
         np.testing.assert_allclose(
             drive.targets(np.zeros(12), env.state), env.stance.joint_position, atol=1e-9
         )
+
+
+@pytest.mark.parametrize("env_id", ENVS)
+def test_without_a_gait_feet_earn_by_stepping_in_time(env_id):
+    env = gymnasium.make(env_id, gait="none").unwrapped
+    env.reset(seed=0)
+    pairs, task = env.trot.pair, env.task
+
+    def earned(counts, contact):
+        memory = {**env.state.memory, "count": counts}
+        states = env.state._replace(contact=contact, memory=memory)
+        return task.reward_terms(states, np.zeros(12))["stepping"]
+
+    counts = np.arange(20.0)
+    wave = np.sin(2 * np.pi * 2.5 / 50 * counts)
+    swings = np.outer(wave, pairs) > 0
+    in_time = np.array([earned(c, 1.0 * ~each) for c, each in zip(counts, swings, strict=True)])
+    assert in_time.min() >= 0.0
+    assert in_time.mean() == pytest.approx(1.0, abs=0.02)
+    for still in (np.ones(4), np.zeros(4)):
+        assert [earned(c, still) for c in counts] == pytest.approx([0.0] * 20, abs=1e-12)
+    assert sum(earned(c, 1.0 * each) for c, each in zip(counts, swings, strict=True)) < -19.0
+    assert sum(task.weights[name] for name in ("forward", "sideways", "turn", "posture")) + (
+        task.weights["stepping"]
+    ) == pytest.approx(1.0)
 
 
 def test_an_unknown_gait_is_refused():
