@@ -44,6 +44,7 @@ class Breeder(Scheduler[Task]):
         self._told = told
         self._kills: dict[int, int] = {}
         self._due: dict[int, float] = {}
+        self._next: Task | None = None
 
     def run(self) -> int:
         """Train; return 0, 1 if no member has reached the end, 75 or 130 if it was stopped.
@@ -69,6 +70,9 @@ class Breeder(Scheduler[Task]):
 
     def next_job(self) -> Task | None:
         """Return the next part of a member that is due; those that are behind come first."""
+        if self._next is not None:
+            task, self._next = self._next, None
+            return task
         busy = {each.job.member for each in self.active}
         free = [m for m in range(self.members.settings.population) if m not in busy]
         tasks = self.population.tasks
@@ -83,8 +87,9 @@ class Breeder(Scheduler[Task]):
         return None
 
     def has_more(self) -> bool:
-        """Return whether a member waits for an earlier attempt to end."""
-        return any(time.monotonic() < due for due in self._due.values())
+        """Return whether a part is due, or a member waits for an earlier attempt to end."""
+        self._next = self.next_job()
+        return self._next is not None or any(time.monotonic() < due for due in self._due.values())
 
     def spec_of(self, job: Task) -> JobSpec:
         """Return a part of a member's training as a launcher takes it."""

@@ -2,13 +2,16 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.populations.breeding import Breeder
 from rlzoo_plus.populations.mutation import Values, changed
 from rlzoo_plus.populations.population import DIVERGED, LOG, Population, Result
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.tuning.population_settings import PopulationSettings, read_settings
 from rlzoo_plus.tuning.space import Space
 
@@ -109,6 +112,27 @@ def test_the_lineage_of_the_best_names_each_run_it_came_from(tmp_path):
     assert runs[-1] == best.run
     assert best.member == 0
     assert len(runs) >= 2
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_all_parts_are_trained_by_any_number_of_workers(tmp_path, slots):
+    class Breeding(Breeder):
+        def spec_of(self, job):
+            return job
+
+        def on_end(self, job, end, ran_s):
+            ends(self.population, job, float(job.member))
+
+    # All jobs of a round have ended by the next look.
+    handle = SimpleNamespace(poll=lambda: JobEnd(0), kill=lambda: None, stop=lambda: None)
+    launcher = SimpleNamespace(slots=slots, submit=lambda spec: handle)
+    plan = SimpleNamespace(folder=tmp_path)
+    members = SimpleNamespace(plan=plan, settings=SETTINGS, population=lambda: population(tmp_path))
+    begun = []
+    breeder = Breeding(members, launcher, lambda what, why: begun.append(why))
+    assert breeder.run() == 0
+    assert all(breeder.population.has_finished(member) for member in range(4))
+    assert begun == ["begins"] * SETTINGS.population * SETTINGS.segments
 
 
 @pytest.mark.parametrize(
