@@ -24,7 +24,7 @@ _ELSEWHERE = ("schema", "chunks")
 
 
 class CheckpointView(Mapping[str, Any]):
-    """A checkpoint by the keys of `KEYS`; see docs/api.md."""
+    """A checkpoint by the keys of `KEYS`; see `read_checkpoint`."""
 
     def __init__(self, path: Path) -> None:
         """Read the manifest of a checkpoint's folder, or of its zip as a store has it.
@@ -106,6 +106,17 @@ class CheckpointView(Mapping[str, Any]):
 
 def read_checkpoint(path: str | Path) -> CheckpointView:
     """Return a checkpoint as a mapping with the keys of `KEYS`.
+
+    - `version`: of the format: 2; 1 has neither environments nor a replay buffer
+    - `module_state`: arrays of the policy's networks, targets included, by the names of torch
+    - `trainer_state`: `optimizers` by name; `tensors` that are learned besides (`log_ent_coef`);
+      `attributes` (counters, last observations), `noise`, `logger`; `run`: environments,
+      callbacks, statistics, spaces
+    - `replay_meta`: `attributes` of the replay buffer (`pos`, `full`), and of its rows in
+      `chunks` the names, hashes and shapes, not the rows
+    - `rng_state`: generators: `python`, `numpy`, `torch`, `cuda`, `actions`
+    - `meta`: `step`, `config`, `config_hash`, `n_timesteps`, `fingerprint`, `code`,
+      `provenance`, `logs`, `ended`, `kept_as`
 
     Args:
         path: The folder of a checkpoint, `RUN/checkpoints/<step>`, or its zip in a store.

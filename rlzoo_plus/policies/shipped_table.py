@@ -92,7 +92,7 @@ def listing(policies: Sequence[Shipped]) -> str:
 
 def markdown(policies: Sequence[Shipped]) -> str:
     """Return the table of the documentation."""
-    heads = ("policy", "engine", "algorithm", "steps", "minutes", "return", "success")
+    heads = ("policy", "algorithm", "steps", "minutes", "return (success)")
     rows = [(*heads, "on the other engine"), ("---",) * (len(heads) + 1)]
     for one in policies:
         there = one.other_engine
@@ -100,8 +100,8 @@ def markdown(policies: Sequence[Shipped]) -> str:
         rate = None if there is None else there["success_rate"]
         other += "" if rate is None else f" ({_percent(rate)})"
         steps, minutes = f"{one.steps:,}", _minutes(one.minutes)
-        score = (one.score, _percent(one.success_rate), other)
-        rows.append((f"`{one.name}`", one.engine, one.algo, steps, minutes, *score))
+        score = f"{one.score} ({_percent(one.success_rate)})"
+        rows.append((f"`{one.name}`", one.algo, steps, minutes, score, other))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
