@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import rlzoo_plus
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
 from rlzoo_plus.envs.engine import is_same_engine
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.policies.episode import check_free
 
 
@@ -31,10 +35,18 @@ def main(arguments: list[str]) -> int:
     add("--episodes", type=positive(int), default=100, help="how many to play (default 100)")
     add("--n-envs", type=positive(int), default=10, help="environments in parallel (default 10)")
     add("--save-episodes", type=Path, metavar="DIR", help="keep each episode, for replay, inspect")
+    add(
+        "--shares",
+        choices=("idle", "random"),
+        help="of many agents: what each adds to its team's return, against one that does nothing "
+        "or acts at random",
+    )
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
     run = open_to_play(options.run, options)
     folder, play = options.save_episodes, run.evaluate
+    if options.shares is not None:
+        return _shares(run, options)
     if folder is not None:
         from rlzoo_plus.policies.verification import record_evaluation
 
@@ -51,6 +63,25 @@ def main(arguments: list[str]) -> int:
     print(json.dumps(record) if options.json else _table(record, run.config.env.max_return))
     if folder is not None and not options.json:
         print(f"saved           {record['episodes']} episodes in {printable(folder)}")
+    return 0
+
+
+def _shares(run: rlzoo_plus.Run, options: Namespace) -> int:
+    """Print the share of each agent; return the exit code."""
+    if options.save_episodes is not None:
+        raise ConfigError("--save-episodes with --shares: leave one of them out.")
+    # As light as the others: teams need PettingZoo.
+    shares = import_module("rlzoo_plus.teams.team_shares")
+    record = shares.measure_shares(
+        run,
+        options.episodes,
+        instead=options.shares,
+        which=options.which,
+        seed=options.seed,
+        deterministic=not options.stochastic,
+        overrides=options.overrides,
+    )
+    print(json.dumps(record) if options.json else shares.shares_table(record))
     return 0
 
 

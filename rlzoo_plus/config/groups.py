@@ -12,7 +12,6 @@ from rlzoo_plus.config.schema import RunConfig
 # Each needs no more of its policy than actions, their probabilities and values.
 WITH_GROUPS = ("ppo", "a2c")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_TAKEN = ("group",)
 
 
 def group_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
@@ -20,7 +19,7 @@ def group_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
     if config.env.groups is None:
         return
     for name, patterns in config.env.groups.items():
-        if not _NAME.fullmatch(name) or name in _TAKEN or not patterns:
+        if not _NAME.fullmatch(name) or name == "group" or not patterns:
             yield (
                 f"env.groups: {name}={patterns}. Name groups by letters, digits and _, not "
                 "`group`, and give each at least one agent: {good: [agent_*]}."

@@ -38,6 +38,7 @@ def self_play_mistakes(config: RunConfig, spec: AlgorithmSpec, teams: str) -> It
         "asynchronous": config.asynchronous is not False,
         "curriculum": bool(config.curriculum),
         "env.frame_stack": config.env.frame_stack > 1,
+        "env.credit": config.env.credit is not None,
         "env.groups": config.env.groups is not None,
     }
     for key in (key for key, is_set in others.items() if is_set):

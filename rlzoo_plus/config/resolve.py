@@ -121,14 +121,12 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
             check_jax(config, spec)
     with mistakes.kept():
         _check_names(config)
-    for text in (*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)):
-        mistakes.add(text)
     for text in (
-        *_of_teacher(config, spec),
+        *(*_of_environments(config), *_of_init(config, spec), *_of_data(config, spec)),
+        *(*_of_teacher(config, spec), *_of_action_log(config, spec)),
         *distributed_mistakes(config, spec),
         *group_mistakes(config, spec),
         *asynchronous_mistakes(config, spec),
-        *_of_action_log(config, spec),
         *self_play_mistakes(config, spec, TEAMS),
     ):
         mistakes.add(text)
@@ -168,6 +166,8 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
             example = "Add a line to it, e.g. `id: Pendulum-v1`."
             raise ConfigError(f"env={env_name}: env/{env_name}.yaml sets no id. {example}")
         raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
+    if isinstance(env.get("credit"), str):
+        env["credit"] = {"method": env["credit"]}
     data["env"] = env
     is_team = str(env.get("id")).startswith(TEAMS)
     if (env_name == "pettingzoo" or is_team) and data.get("vec_env") == "auto":

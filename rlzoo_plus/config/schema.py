@@ -57,6 +57,13 @@ def is_own_vec_env(vec_env: str) -> bool:
     return vec_env not in (*IN_PROCESS, "subproc")
 
 
+class CreditConfig(Section):
+    """What each agent learns from in place of its reward: see `teams/difference_reward.py`."""
+
+    method: Literal["difference", "wonderful_life"] = "difference"
+    default: Number | Annotated[list[Number], Field(min_length=1, max_length=1000)] | None = None
+
+
 class EnvConfig(Section):
     """The environment and its wrappers."""
 
@@ -74,6 +81,7 @@ class EnvConfig(Section):
     max_return: Number | None
     solved_return: Number | None
     opponents: OpponentsConfig | None = None
+    credit: CreditConfig | None = None
 
     @model_serializer(mode="wrap")
     def _without_unused(

@@ -15,11 +15,8 @@ _UNUSED: dict[str, Any] = {
 _UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(
     ("layer_norm", "dropout", "blocks", "critic_observation")
 )
-_UNUSED_OF_ALGO: dict[str, Any] = {"symmetry": None}
-_UNUSED_OF_ENV: dict[str, Any] = {
-    **{"python": None, "worlds_per_process": 1},
-    **{"groups": None, "opponents": None},
-}
+_UNUSED_OF_ENV: dict[str, Any] = dict.fromkeys(("python", "groups", "opponents", "credit"))
+_UNUSED_OF_ENV["worlds_per_process"] = 1
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.
 OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -45,7 +42,7 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
     kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
     if starts_fresh:
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
-    unused = {"env": _UNUSED_OF_ENV, "network": _UNUSED_OF_NETWORK, "algo": _UNUSED_OF_ALGO}
+    unused = {"env": _UNUSED_OF_ENV, "network": _UNUSED_OF_NETWORK, "algo": {"symmetry": None}}
     for section, values in unused.items():
         if isinstance(found := kept.get(section), Mapping):
             kept[section] = {k: v for k, v in found.items() if v != values.get(k, _USED)}

@@ -82,6 +82,8 @@ def make_eval_env(
     """
     if isinstance(most_steps, int) and vec_env == "batched":
         vec_env = "auto"  # robots in a batch end their episodes themselves
+    # An evaluation has the rewards of the world.
+    spec = spec.model_copy(update={"credit": None})
     chain = _Chain(spec, vec_env, packages, render_mode, most_steps=most_steps)
     venv = _make_vec_env(chain, n_envs, seed=evaluation_seeds(1)[0])
     if (spec.kwargs.get("randomization") or {}).get("curriculum"):

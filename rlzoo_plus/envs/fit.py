@@ -61,6 +61,11 @@ def inspect_env(config: RunConfig) -> EnvFacts:
         ConfigError: It cannot be made, does not suit the algorithm, or cannot be stepped as
             `vec_env` says.
     """
+    if config.env.credit is not None and config.vec_env != "pettingzoo":
+        raise ConfigError(
+            f"env.credit: vec_env={config.vec_env} has one agent, which earns all. Add "
+            "env=pettingzoo, or leave env.credit out."
+        )
     try:
         if is_own_vec_env(config.vec_env):
             return _inspect_own_vec_env(config)

@@ -174,6 +174,9 @@ class OwnVecEnv(VecEnv):
                 self._rows.write_row(row)
             infos[rank]["episode"] = {**row, **episode_numbers(infos[rank])}
         self._returns[dones], self._lengths[dones] = 0.0, 0
+        # The record has the rewards of the world, whatever is learned from.
+        learned = getattr(self._venv, "learned_rewards", None)
+        rewards = rewards if learned is None else np.asarray(learned, np.float64)
         return self._kept(observations), rewards.astype(np.float32), dones, infos
 
     def _kept(self, observations: Any) -> Any:

@@ -70,9 +70,9 @@ class Breeder(Scheduler[Task]):
 
     def next_job(self) -> Task | None:
         """Return the next part of a member that is due; those that are behind come first."""
-        if self._next is not None:
-            task, self._next = self._next, None
-            return task
+        if (due := self._next) is not None:
+            self._next = None
+            return due
         busy = {each.job.member for each in self.active}
         free = [m for m in range(self.members.settings.population) if m not in busy]
         tasks = self.population.tasks

@@ -82,6 +82,11 @@ class Grouping:
         """Return an agent's own action from its row of actions."""
         return self.action_space.own(self._group_of[agent], np.asarray(row))
 
+    def group_of(self, agent: Any) -> list[Any]:
+        """Return the agents of an agent's group."""
+        name = self._group_of[agent]
+        return [other for other, its in self._group_of.items() if its == name]
+
     def returns(self, returns: Mapping[Any, float]) -> dict[str, float]:
         """Return the sum of the returns of each group's agents, as `group/NAME`."""
         sums = dict.fromkeys(self._place, 0.0)

@@ -18,7 +18,8 @@ from gymnasium import spaces
 from rlzoo_plus.config.opponents import ALTERNATE
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.errors import ConfigError, RunError, unknown_name
-from rlzoo_plus.teams.pettingzoo_vec_env import PettingZooVecEnv, StepOfWorld
+from rlzoo_plus.teams.pettingzoo_vec_env import PettingZooVecEnv
+from rlzoo_plus.teams.world import StepOfWorld
 
 # In place of the step of a snapshot: an opponent that acts at random.
 AT_RANDOM = -1

@@ -17,14 +17,22 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
+from stable_baselines3.common.vec_env.base_vec_env import (
+    VecEnv,
+    VecEnvObs,
+    VecEnvStepReturn,
+    VecEnvWrapper,
+)
 
 from rlzoo_plus.config.critics import JOINT
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import where_raised
+from rlzoo_plus.teams.difference_reward import DifferenceReward
 from rlzoo_plus.teams.grouping import Grouping
 from rlzoo_plus.teams.joint_observation import JointObservation
+from rlzoo_plus.teams.world import StepOfWorld, World
 
 if find_spec("pettingzoo") is None:
     raise ConfigError("vec_env=pettingzoo needs PettingZoo: pip install 'rlzoo-plus[pettingzoo]'.")
@@ -43,6 +51,8 @@ class PettingZooVecEnv(VecEnv):
         agents: Names of the agents of a world; row k is agent k % len(agents) of its world.
         agents_per_env: How many.
         idle: Rows whose agent was not in its world in the last step, shape (num_envs,).
+        learned_rewards: What the last step taught each row in place of its reward, shape
+            (num_envs,): with `env.credit`; else None.
     """
 
     def __init__(
@@ -57,7 +67,7 @@ class PettingZooVecEnv(VecEnv):
         mode = {} if render_mode is None else {"render_mode": render_mode}
         self.render_mode, self.limit = render_mode, env.time_limit
         make = _maker_of(env.id)
-        self.worlds = [_World(in_parallel(make(**{**kwargs, **mode}))) for _ in range(n_envs)]
+        self.worlds = [World(in_parallel(make(**{**kwargs, **mode}))) for _ in range(n_envs)]
         first = self.worlds[0].inner
         self.metadata = dict(getattr(first, "metadata", {}))
         self.agents = list(first.possible_agents)
@@ -80,6 +90,8 @@ class PettingZooVecEnv(VecEnv):
             space = self._joint.space
         super().__init__(n_envs * self.agents_per_env, space, action)
         self.idle = np.zeros(self.num_envs, bool)
+        self._credit = self._make_credit(env, partial(make, **kwargs))
+        self.learned_rewards = None if self._credit is None else np.zeros(self.num_envs)
         self._actions: Any = None
         nothing = self._grouping.seen if self._grouping else lambda _: _zeros(self._own)
         self._zeros = {agent: nothing(agent) for agent in self.agents}
@@ -126,7 +138,7 @@ class PettingZooVecEnv(VecEnv):
             self._joint.complete(infos, self._stacked(seen), ~self.idle)
         return self._seen(seen), rewards, dones, infos
 
-    def _row(self, world: _World, step: StepOfWorld, agent: str, *, cut: bool) -> tuple[Any, ...]:
+    def _row(self, world: World, step: StepOfWorld, agent: str, *, cut: bool) -> tuple[Any, ...]:
         """Return what an agent sees, its reward, whether its episode is over, and its info."""
         if agent not in step.rewards:
             # Over at each step, so that what it learns from leads nowhere.
@@ -155,17 +167,34 @@ class PettingZooVecEnv(VecEnv):
         del number
         return self.agents
 
+    def _make_credit(self, env: EnvConfig, make: Callable[[], Any]) -> DifferenceReward | None:
+        """Return what tells the shares of agents, if they learn from those."""
+        if env.credit is None:
+            return None
+        teams = {agent: self.team_of(agent) for agent in self.agents}
+        return DifferenceReward(env, lambda: World(in_parallel(make())), teams)
+
+    def team_of(self, agent: Any) -> list[Any]:
+        """Return the agents whose rewards count for one: its group, or all."""
+        return self.agents if self._grouping is None else self._grouping.group_of(agent)
+
     def _rows_of(self, number: int) -> slice:
         return slice(number * self.agents_per_env, (number + 1) * self.agents_per_env)
 
     def _step_worlds(self) -> list[StepOfWorld]:
         """Act in every world."""
-        return [
-            world.step(dict(zip(self.agents, self._actions[self._rows_of(number)], strict=True)))
-            for number, world in enumerate(self.worlds)
-        ]
+        return [self._step_world(number) for number in range(len(self.worlds))]
 
-    def _is_cut(self, world: _World) -> bool:
+    def _step_world(self, number: int) -> StepOfWorld:
+        world, rows = self.worlds[number], self._rows_of(number)
+        actions = dict(zip(self.agents, self._actions[rows], strict=True))
+        if self._credit is None or self.learned_rewards is None:
+            return world.step(actions)
+        step, shares = self._credit.step(world, actions)
+        self.learned_rewards[rows] = [shares.get(agent, 0.0) for agent in self.agents]
+        return step
+
+    def _is_cut(self, world: World) -> bool:
         return self.limit is not None and world.n_steps >= self.limit
 
     def _is_over(self, number: int) -> bool:
@@ -237,6 +266,8 @@ class PettingZooVecEnv(VecEnv):
 
     def close(self) -> None:
         """Close the worlds."""
+        if self._credit is not None:
+            self._credit.close()
         for world in self.worlds:
             world.inner.close()
 
@@ -275,97 +306,13 @@ class PettingZooVecEnv(VecEnv):
         return self.worlds[rank // self.agents_per_env].inner
 
 
-class StepOfWorld:
-    """What a step of a world gave, by agent."""
-
-    def __init__(self, given: Any) -> None:
-        self.observations, self.rewards, self.terminations, self.truncations, self.infos = given
-
-    def then(self, later: StepOfWorld) -> StepOfWorld:
-        """Return this step and the next one as a single step."""
-        total = {
-            agent: float(self.rewards.get(agent, 0.0)) + float(later.rewards.get(agent, 0.0))
-            for agent in {**self.rewards, **later.rewards}
-        }
-        parts = ("observations", "terminations", "truncations", "infos")
-        seen, *others = ({**getattr(self, part), **getattr(later, part)} for part in parts)
-        return StepOfWorld((seen, total, *others))
-
-
-class _World:
-    """A world of PettingZoo's parallel API, and how it got to where it is."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.own_action: Callable[[Any, Any], Any] = lambda _, action: action
-        self.seed, self.team_return = 0, 0.0
-        self.returns: dict[str, float] = {}
-        self._taken: list[dict[str, Any]] = []
-        self._seen: Any = None
-
-    @property
-    def n_steps(self) -> int:
-        """Steps since the episode began."""
-        return len(self._taken)
-
-    def is_idle(self, agent: str) -> bool:
-        """Return whether an agent is not in the world now."""
-        return agent not in self.inner.agents
-
-    def sees(self, agent: Any) -> Any:
-        """Return what an agent saw last."""
-        return self._seen[agent]
-
-    def numbers(self, agent: Any) -> dict[str, float]:
-        """Return what an agent has earned in the episode."""
-        return {str(agent): self.returns[agent]}
-
-    def begin(self, seed: int, agents: Sequence[str]) -> Mapping[str, Any]:
-        """Begin an episode."""
-        self.seed, self.team_return = seed, 0.0
-        self.returns, self._taken = dict.fromkeys(agents, 0.0), []
-        self._seen, _ = self.inner.reset(seed=seed)
-        seen: Mapping[str, Any] = self._seen
-        return seen
-
-    def step(self, actions: Mapping[str, Any]) -> StepOfWorld:
-        """Act with the actions of the agents that are there."""
-        taken = {agent: actions[agent] for agent in self.inner.agents}
-        own = {agent: self.own_action(agent, action) for agent, action in taken.items()}
-        step = StepOfWorld(self.inner.step(own))
-        self._taken.append(taken)
-        self._seen = step.observations
-        for agent, reward in step.rewards.items():
-            self.returns[agent] += float(reward)
-            self.team_return += float(reward)
-        return step
-
-    def state(self, action_space: spaces.Space[Any]) -> dict[str, Any]:
-        """Return the seed, all actions since, and what the agents saw last."""
-        shape, agents = action_space.shape or (), list(self.returns)  # in their order
-        actions = np.zeros((self.n_steps, len(agents), *shape), action_space.dtype)
-        there = np.zeros((self.n_steps, len(agents)), bool)
-        for at, taken in enumerate(self._taken):
-            for rank, agent in enumerate(agents):
-                if agent in taken:
-                    actions[at, rank], there[at, rank] = taken[agent], True
-        seen = [self._seen.get(agent) for agent in agents]
-        return {"seed": self.seed, "actions": actions, "there": there, "seen": seen}
-
-    def play_again(self, state: Mapping[str, Any], agents: Sequence[str]) -> None:
-        """Come to where another world was.
-
-        Raises:
-            ValueError: It comes out otherwise.
-        """
-        self.begin(int(state["seed"]), agents)
-        for actions, there in zip(state["actions"], state["there"], strict=True):
-            now = {agent for agent, is_there in zip(agents, there, strict=True) if is_there}
-            if now != set(self.inner.agents):
-                raise ValueError("an episode that is played again has other agents")
-            self.step(dict(zip(agents, actions, strict=True)))
-        if not _is_same([self._seen.get(agent) for agent in agents], state["seen"]):
-            raise ValueError("an episode that is played again comes out otherwise")
+def worlds_of(venv: Any) -> PettingZooVecEnv:
+    """Return the worlds inside of wrappers."""
+    while isinstance(venv, VecEnvWrapper):
+        venv = venv.venv
+    assert isinstance(venv, OwnVecEnv)
+    assert isinstance(venv.inner, PettingZooVecEnv)
+    return venv.inner
 
 
 def _maker_of(env_id: str) -> Any:
@@ -419,18 +366,6 @@ def _shared_space(
             "for instance."
         )
     return first
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Return whether nested observations are equal, NaN included."""
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    if one is None or other is None:
-        return one is other
-    left, right = np.asarray(one), np.asarray(other)
-    return np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
 
 
 def _zeros(space: spaces.Space[Any]) -> Any:

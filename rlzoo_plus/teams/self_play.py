@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env import VecEnv
 
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.teams.one_sided import RESULT, OneSidedVecEnv
 from rlzoo_plus.teams.opponent_pool import OpponentPool
+from rlzoo_plus.teams.pettingzoo_vec_env import worlds_of
 from rlzoo_plus.training.callbacks.base import RunCallback
 from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 from rlzoo_plus.training.evaluation import evaluate
@@ -96,8 +96,6 @@ class SelfPlayCallback(RunCallback):
 
 def _worlds_of(venv: Any) -> OneSidedVecEnv:
     """Return the worlds inside of wrappers."""
-    while isinstance(venv, VecEnvWrapper):
-        venv = venv.venv
-    assert isinstance(venv, OwnVecEnv)
-    assert isinstance(venv.inner, OneSidedVecEnv)
-    return venv.inner
+    worlds = worlds_of(venv)
+    assert isinstance(worlds, OneSidedVecEnv)
+    return worlds

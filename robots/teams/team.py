@@ -192,6 +192,16 @@ class ParallelTeam(ParallelEnv):  # type: ignore[misc]
         """Return the observations of all robots, one after the other."""
         return self._seen.copy()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the exact state between two steps, as ``ExactState`` gives it."""
+        seen = self._seen.copy()
+        return {"agents": list(self.agents), "seen": seen, "env": self.env.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what ``state_dict`` returned, in place of a ``reset``."""
+        self.env.load_state_dict(state["env"])
+        self.agents, self._seen = list(state["agents"]), np.array(state["seen"], np.float32)
+
     def render(self) -> NDArray[np.uint8] | None:
         """Return an image of the world, shape (height, width, 3)."""
         return self.env.render()

@@ -25,7 +25,7 @@ KEYS = [
         "time_limit",
         "warmup_resets",
     ),
-    *("max_return", "solved_return", "opponents"),
+    *("max_return", "solved_return", "opponents", "credit"),
 ]
 FILES = sorted(ENV_DIR.glob("[!_]*.yaml"))
 BASE = yaml.safe_load((ENV_DIR / "_base.yaml").read_text(encoding="utf-8"))
