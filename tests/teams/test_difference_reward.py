@@ -195,7 +195,7 @@ def test_mistakes_of_the_configuration_are_told(words, told):
 
 
 def test_one_agent_has_no_share():
-    with pytest.raises(ConfigError, match="has one agent, which earns all. Add env=pettingzoo"):
+    with pytest.raises(ConfigError, match=r"has one agent, which earns all. Add env=pettingzoo"):
         inspect_env(make_config("env=cartpole_bullet", "env.credit=difference"))
 
 
