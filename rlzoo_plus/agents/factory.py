@@ -27,6 +27,7 @@ from rlzoo_plus.config.catalog import (
     DEMONSTRATIONS,
     GROUP_POLICY,
     MIRRORED,
+    NOVELTY,
     POLICIES,
     PRIORITIZED,
     REPLAY_BUFFERS,
@@ -34,6 +35,7 @@ from rlzoo_plus.config.catalog import (
     Family,
     get_algorithm,
 )
+from rlzoo_plus.config.exploration import BONUS
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import missing_package, with_sequences
@@ -99,7 +101,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     if config.data.path is not None or config.teacher.run is not None:
         import_module(DEMONSTRATIONS).attach(agent, config)
     if config.algo.symmetry:
-        import_module(MIRRORED).attach(agent)
+        import_module(MIRRORED).attach(agent, config.algo)
+    if config.exploration.kind == BONUS:
+        import_module(NOVELTY).attach(agent)
     backend.attach_accelerators(agent, config, spec)
     if is_hindsight:
         agent.has_episode = False

@@ -362,6 +362,7 @@ MIRRORED = "rlzoo_plus.experience.mirrored"
 BLOCKS = "rlzoo_plus.algorithms.residual_blocks"
 # What an agent explores with that Stable-Baselines3 lacks; imported where `exploration` says so.
 EXPLORING = "rlzoo_plus.experience.exploring"
+NOVELTY = "rlzoo_plus.experience.novelty"
 # The callback that writes `log.actions`, imported where it is set; and what reads it.
 ACTION_LOG = "rlzoo_plus.experience.action_log"
 ACTION_FILE = "rlzoo_plus.experience.action_file"

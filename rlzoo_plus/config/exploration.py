@@ -1,7 +1,7 @@
 """Exploration by name: the section `exploration`, and which keys of the algorithm it stands for.
 
 What Stable-Baselines3 does itself becomes the keys of the algorithm, so that one training has one
-configuration; Boltzmann exploration, parameter noise and schedules of noise stay in the section.
+configuration; what it lacks stays in the section.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from rlzoo_plus.config.catalog import AlgorithmSpec, Family
 from rlzoo_plus.config.section import NonNegativeFloat, Number, Section
 from rlzoo_plus.errors import ConfigError
 
-Kind = Literal["epsilon_greedy", "boltzmann", "ou", "normal", "pink", "gsde", "parameter_noise"]
+Kind = Literal[
+    "epsilon_greedy", "boltzmann", "ou", "normal", "pink", "gsde", "parameter_noise", "rnd"
+]
 NOISES = ("normal", "ou", "pink")
-_EPSILON = {
-    "start": "exploration_initial_eps",
-    "end": "exploration_final_eps",
-    "fraction": "exploration_fraction",
-}
-# The value at the start: a temperature, a standard deviation, a distance between actions.
-_START = {"boltzmann": 1.0, "normal": 0.1, "ou": 0.1, "pink": 0.3, "parameter_noise": 0.2}
+BONUS = "rnd"  # In the reward: how actions are chosen stays as the algorithm says
+_EPSILON = {"start": "exploration_initial_eps", "end": "exploration_final_eps"}
+_EPSILON |= {"fraction": "exploration_fraction"}
+# The value at the start: a temperature, a standard deviation, a distance of actions, a weight.
+_START = {"normal": 0.1, "ou": 0.1, "pink": 0.3, "parameter_noise": 0.2}
+_START |= {"boltzmann": 1.0, BONUS: 20.0}
 
 
 class ExplorationConfig(Section):
@@ -57,14 +58,14 @@ def as_keys_of_algorithm(
     """
     kind, values, noise = exploration.kind, dict(hyperparams), None
     given = exploration.given()
-    _check(exploration, values, spec, given)
-    if "use_sde" in values:
+    _check(exploration, values, spec)
+    left = exploration.model_copy(update={"start": given.get("start", _START.get(str(kind)))})
+    if "use_sde" in values and kind != BONUS:
         values["use_sde"] = kind == "gsde"
     if kind == "epsilon_greedy":
         return ExplorationConfig(), values | {_EPSILON[k]: v for k, v in given.items()}, None
     if kind == "gsde":
         return ExplorationConfig(), values, None
-    left = exploration.model_copy(update={"start": given.get("start", _START[str(kind)])})
     if kind in NOISES:
         noise = {"type": str(kind), "std": left.start}
         if left.end in (None, left.start):
@@ -72,13 +73,9 @@ def as_keys_of_algorithm(
     return left, values, noise
 
 
-def _check(
-    exploration: ExplorationConfig,
-    values: Mapping[str, Any],
-    spec: AlgorithmSpec,
-    given: Mapping[str, Any],
-) -> None:
-    kind, is_torch = exploration.kind, spec.backend == "torch" and spec.clones is None
+def _check(exploration: ExplorationConfig, values: Mapping[str, Any], spec: AlgorithmSpec) -> None:
+    kind, given = exploration.kind, exploration.given()
+    is_torch = spec.backend == "torch" and spec.clones is None
     acts = spec.family is Family.OFF_POLICY and "Box" in spec.actions
     is_deterministic = "target_policy_noise" in values or spec.name == "ddpg"
     fits = {
@@ -86,6 +83,7 @@ def _check(
         "boltzmann": ("dqn and qrdqn", "exploration_fraction" in values and is_torch),
         "gsde": ("ppo, a2c, sac, tqc and others with use_sde", "use_sde" in values),
         "parameter_noise": ("td3 and ddpg", acts and is_torch and is_deterministic),
+        BONUS: ("ppo, a2c, sac and others without memory", spec.has_plain_batches),
     }
     where, can = fits.get(str(kind), ("off-policy algorithms with continuous actions", acts))
     if not can or (kind == "gsde" and "use_sde" in spec.unused):

@@ -172,6 +172,8 @@ def _combinations(
             f"algo.symmetry={algo.symmetry}: {algo.replay_buffer or spec.name} has batches without "
             "mirror images. Leave it out, or use ppo, sac or another algorithm of torch."
         )
+    if algo.symmetry_weight is not None and algo.symmetry != "loss":
+        yield "algo.symmetry_weight is that of algo.symmetry=loss. Set both, or leave it out."
     if values.get("optimize_memory_usage") is True and algo.replay_buffer in PRIORITIZED:
         yield (
             f"{prefix}optimize_memory_usage=true: the buffer of algo.replay_buffer="

@@ -28,7 +28,7 @@ from rlzoo_plus.config.catalog import (
     get_algorithm,
 )
 from rlzoo_plus.config.critics import critic_mistakes, with_critic_observation
-from rlzoo_plus.config.exploration import as_keys_of_algorithm
+from rlzoo_plus.config.exploration import BONUS, as_keys_of_algorithm
 from rlzoo_plus.config.groups import group_mistakes
 from rlzoo_plus.config.hyperparams import (
     check_hyperparams,
@@ -189,11 +189,12 @@ def _with_exploration(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
         if config.exploration.given():
             raise ConfigError("exploration.* needs a kind. Add exploration=NAME, or leave it out.")
         return config
-    left, hyperparams, noise = as_keys_of_algorithm(
-        config.exploration, config.algo.hyperparams, spec
-    )
+    given = config.exploration, config.algo.hyperparams, spec
+    left, hyperparams, noise = as_keys_of_algorithm(*given)
     made = None if noise is None else NoiseConfig.model_validate(noise)
     update = {"hyperparams": hyperparams, "action_noise": made}
+    if config.exploration.kind == BONUS:
+        update = {}
     algo = config.algo.model_copy(update=update)
     return config.model_copy(update={"algo": algo, "exploration": left})
 

@@ -112,7 +112,8 @@ class AlgoConfig(Section):
     hyperparams: dict[str, Any]
     action_noise: NoiseConfig | None = None
     replay_buffer: str | None = None
-    symmetry: Literal["augment"] | None = None
+    symmetry: Literal["augment", "loss"] | None = None
+    symmetry_weight: PositiveFloat | None = None
 
 
 class LstmConfig(Section):

@@ -51,10 +51,11 @@ def distributed_mistakes(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str
                 f"{key}={count} is no multiple of {where}, and each process has the same share. "
                 f"Set it to {-(-count // size) * size}."
             )
-    if config.curriculum:
-        yield f"curriculum with {where}: its stages are of one process. Leave one of them out."
-    if config.cost is not None:
-        yield f"cost with {where}: its price is learned by one process. Leave one of them out."
+    kind, is_loss = config.exploration.kind, config.algo.symmetry == "loss"
+    of_one = {"curriculum": bool(config.curriculum), "cost": config.cost is not None}
+    of_one |= {"algo.symmetry=loss": is_loss, f"exploration={kind}": bool(kind)}
+    for key in filter(of_one.get, of_one):
+        yield f"{key} with {where}: it is learned by one process. Leave one of them out."
     if config.fast:
         yield (
             f"fast={str(config.fast).lower()} with {where}: such updates cannot be averaged. Leave "

@@ -17,6 +17,7 @@ _UNUSED_OF_NETWORK: dict[str, Any] = dict.fromkeys(
 )
 _UNUSED_OF_ENV: dict[str, Any] = dict.fromkeys(("python", "groups", "opponents", "credit"))
 _UNUSED_OF_ENV["worlds_per_process"] = 1
+_UNUSED_OF_ALGO: dict[str, Any] = dict.fromkeys(("symmetry", "symmetry_weight"))
 _USED = object()
 # The keys of some algorithms that config.yaml of a run with another one lacks.
 OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -42,7 +43,7 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
     kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
     if starts_fresh:
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
-    unused = {"env": _UNUSED_OF_ENV, "network": _UNUSED_OF_NETWORK, "algo": {"symmetry": None}}
+    unused = {"env": _UNUSED_OF_ENV, "network": _UNUSED_OF_NETWORK, "algo": _UNUSED_OF_ALGO}
     for section, values in unused.items():
         if isinstance(found := kept.get(section), Mapping):
             kept[section] = {k: v for k, v in found.items() if v != values.get(k, _USED)}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call
 
-from rlzoo_plus.config.exploration import NOISES, ExplorationConfig
+from rlzoo_plus.config.exploration import BONUS, NOISES, ExplorationConfig
 
 Actions = tuple[NDArray[Any], NDArray[Any]]  # For the environments, and for the buffer
 _ADAPT_EVERY, _ADAPT_BY = 50, 1.01
@@ -23,6 +23,8 @@ _ADAPT_EVERY, _ADAPT_BY = 50, 1.01
 
 def mixins_of(exploration: ExplorationConfig) -> list[type]:
     """Return what the class of an algorithm gets."""
+    if exploration.kind == BONUS:
+        return []
     kinds: dict[str, type] = {"boltzmann": _Boltzmann, "parameter_noise": _ParameterNoise}
     kind = kinds.get(str(exploration.kind), _ScheduledNoise)
     assert kind is not _ScheduledNoise or exploration.kind in NOISES

@@ -1,8 +1,9 @@
-"""Mirror images beside the experience that an agent learns from: `algo.symmetry=augment`.
+"""Mirror images of what an agent learns from: `algo.symmetry`.
 
-Each batch is followed by its mirror image, with the same rewards, advantages and probabilities, as
-in Mittal et al., "Symmetry Considerations for Learning Task Symmetric Robot Policies" (ICRA 2024).
-An environment says by its attribute `mirror` what its mirror image is, see `robots.mirror`.
+With `augment`, each batch is followed by its mirror image, with the same rewards, advantages and
+probabilities, as in Mittal et al., "Symmetry Considerations for Learning Task Symmetric Robot
+Policies" (ICRA 2024). For `loss` see `symmetry_loss`. An environment says by its attribute `mirror`
+what its mirror image is, see `robots.mirror`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rlzoo_plus.config.schema import AlgoConfig
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.experience import symmetry_loss
 from robots.mirror import Mirror, Reflection
 
 _OBSERVATIONS = ("observations", "next_observations")
-_KEY = "algo.symmetry=augment"
+_KEY = "algo.symmetry"
 
 
 def with_mirror_images(kind: Any, mirrored: Mirrored) -> type:
@@ -41,8 +44,8 @@ def with_mirror_images(kind: Any, mirrored: Mirrored) -> type:
     return MirroredBuffer
 
 
-def attach(agent: Any) -> None:
-    """Let a new agent learn from mirror images, too.
+def attach(agent: Any, algo: AlgoConfig) -> None:
+    """Let a new agent learn from mirror images, too, as `algo.symmetry` says.
 
     Raises:
         ConfigError: Its environments have no mirror, or one of other observations or actions.
@@ -54,10 +57,15 @@ def attach(agent: Any) -> None:
             f"{_KEY}: the environment has no mirror. Use a robot that has one, such as "
             "env=a1_walk, give yours an attribute `mirror`, or leave it out."
         )
-    mirror = _checked(found, agent.observation_space, agent.action_space)
+    mirrored = Mirrored(_checked(found, agent.observation_space, agent.action_space), agent)
+    if algo.symmetry == "loss":
+        weight = algo.symmetry_weight or symmetry_loss.WEIGHT
+        sides = mirrored.with_images, mirrored.action
+        symmetry_loss.attach(agent, symmetry_loss.SymmetryLoss(agent, *sides, weight))
+        return
     is_replay = hasattr(agent, "replay_buffer")
     buffer = agent.replay_buffer if is_replay else agent.rollout_buffer
-    buffer.__class__ = with_mirror_images(type(buffer), Mirrored(mirror, agent))
+    buffer.__class__ = with_mirror_images(type(buffer), mirrored)
 
 
 class Mirrored:
@@ -71,6 +79,14 @@ class Mirrored:
         """Return a batch, a named tuple of tensors of shape (n, ...), with 2 n rows."""
         return type(batch)(*map(self._both, batch._fields, batch))
 
+    def with_images(self, observations: Tensor) -> Tensor:
+        """Return observations of shape (n, width) and then their mirror images."""
+        return torch.cat([observations, self._observation(observations).to(observations.dtype)])
+
+    def action(self, values: Tensor) -> Tensor:
+        """Return the mirror images of actions, or of probabilities of choices."""
+        return _reflected(values, self._mirror.action)
+
     def _both(self, name: str, values: Tensor | None) -> Tensor | None:
         if values is None:
             return None
@@ -80,7 +96,7 @@ class Mirrored:
         elif name == "actions" and self._is_choice:
             mirrored = torch.tensor(self._mirror.action.places).to(values)[values.long()]
         elif name == "actions":
-            mirrored = _reflected(values, self._mirror.action)
+            mirrored = self.action(values)
         return torch.cat([values, mirrored.to(values.dtype)])
 
     def _observation(self, values: Tensor) -> Tensor:

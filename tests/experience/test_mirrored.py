@@ -179,7 +179,7 @@ def test_an_environment_of_the_user_has_its_own_mirror():
         ("maskable_ppo", ()),
         ("sac", ("algo.replay_buffer=prioritized",)),
         ("sac", ("asynchronous=true",)),
-        ("sac", ("algo.symmetry=loss",)),
+        ("sac", ("algo.symmetry=both",)),
     ],
 )
 def test_what_does_not_fit_is_refused(algo, overrides):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.catalog import ACTION_LOG, CALLBACKS, SELF_PLAY
+from rlzoo_plus.config.catalog import ACTION_LOG, CALLBACKS, NOVELTY, SELF_PLAY
+from rlzoo_plus.config.exploration import BONUS
 from rlzoo_plus.config.hyperparams import trains_by_episode
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
@@ -82,6 +83,8 @@ def make_callbacks(
     if config.log.actions:
         actions = import_module(ACTION_LOG).ActionLog
         callbacks.user.append(actions(run_dir.actions_file, checkpoint.store.cipher))
+    if config.exploration.kind == BONUS:
+        callbacks.user.append(import_module(NOVELTY).NoveltyCallback(config.exploration))
     checkpoint.snapshot.callbacks = [*acting, *callbacks.user]
     if progress is not None:
         acting.append(progress)
