@@ -17,7 +17,7 @@ ROOMS = {
     *("doctor", "drivers", "experience", "fast", "hub", "identify", "interpreters", "learner"),
     *("models",),
     *("policies", "populations", "ranks", "sb3", "serving", "suites", "teams", "testing"),
-    *("timetravel", "tuning", "workers"),
+    *("preferences", "timetravel", "tuning", "workers"),
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}

@@ -18,6 +18,7 @@ VERBS = {
     "record": "record a video of a trained policy",
     "collect": "write a policy's episodes as a dataset to learn from",
     "datasets": "look at datasets: list, show, check",
+    "prefer": "say which clips are better, and learn a reward from it",
     "resume": "resume an unfinished run, bit for bit",
     "branch": "begin a new run at a checkpoint, with changed settings",
     "bisect": "find the update that broke a run: nan, or a metric",
@@ -64,7 +65,7 @@ GROUPS = {
     "Look": (
         *("evaluate", "verify", "enjoy", "record", "replay", "inspect", "diagnose", "robustness"),
     ),
-    "Demonstrations": ("collect", "datasets"),
+    "Demonstrations": ("collect", "datasets", "prefer"),
     "Compare": ("runs", "plot", "compare", "benchmark", "report", "dashboard"),
     "Robots": (
         *("new-robot", "identify", "sim2real", "export", "deploy", "run-robot", "override"),

@@ -368,6 +368,7 @@ ACTION_LOG = "rlzoo_plus.experience.action_log"
 ACTION_FILE = "rlzoo_plus.experience.action_file"
 # What gives an agent its demonstrations or its teacher; imported where a run has one of them.
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
+PREFERENCES = "rlzoo_plus.preferences.learned_reward"  # likewise, its reward of `reward_model`
 # The policy of `env.groups`; imported where it is set.
 GROUP_POLICY = "rlzoo_plus.teams.group_policy"
 GROUP_BUFFER = f"{GROUP_POLICY}.GroupRolloutBuffer"

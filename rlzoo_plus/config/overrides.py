@@ -101,7 +101,7 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     files = group_options("env", config_dirs(arguments))
     overrides = [_id_of_environment(argument, files) for argument in overrides]
     # Two keys below it may be set, too.
-    overrides = [re.sub(r"^data=(?!\{|null$)", "data.path=", text) for text in overrides]
+    overrides = [re.sub(r"^(data|reward_model)=(?!\{|null$)", r"\1.path=", w) for w in overrides]
     overrides = [re.sub(r"^teacher=(?!\{|null$)", "teacher.run=", text) for text in overrides]
     overrides = [re.sub(r"^exploration=(?!\{)", "exploration.kind=", text) for text in overrides]
     keys, prepared = typed_values(overrides), []

@@ -68,6 +68,7 @@ _WITHOUT_OUTCOME: Any = {
     **dict.fromkeys(UNHASHED, True),
     **{"init": {"which"}, "eval": {"metrics", "beside"}, "data": {"path"}},
     "teacher": {"run", "which"},
+    "reward_model": {"path"},
 }
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024

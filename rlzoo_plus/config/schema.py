@@ -177,10 +177,7 @@ class CostConfig(Section):
 
 
 class DataConfig(Section):
-    """Demonstrations that a run learns from: a dataset in the format of Minari.
-
-    `sha256` is that of its content; it is set when the run starts.
-    """
+    """Demonstrations, in the format of Minari; `sha256` of the content is set when a run starts."""
 
     path: Annotated[Line, Field(min_length=1)] | None = None
     share: Annotated[Number, Field(gt=0, lt=1)] = 0.5
@@ -188,14 +185,18 @@ class DataConfig(Section):
 
 
 class TeacherConfig(Section):
-    """The trained policy that a run learns from; `observation` is the entry that it alone sees.
-
-    `sha256` is that of its weights and settings; it is set when the run starts.
-    """
+    """The policy that a run learns from; `observation` is the entry that it alone sees."""
 
     run: Annotated[Line, Field(min_length=1)] | None = None
     which: Line | NonNegative = "best"
     observation: Line | None = None
+    sha256: Line | None = None
+
+
+class RewardModelConfig(Section):
+    """A learned reward in place of the environment's own."""
+
+    path: Annotated[Line, Field(min_length=1)] | None = None
     sha256: Line | None = None
 
 
@@ -416,6 +417,7 @@ class RunConfig(Section):
     curriculum: list[StageConfig] = Field([])
     data: DataConfig = DataConfig()
     teacher: TeacherConfig = TeacherConfig()
+    reward_model: RewardModelConfig = RewardModelConfig()
     exploration: ExplorationConfig = ExplorationConfig()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]

@@ -48,7 +48,8 @@ def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None)
         if isinstance(found := kept.get(section), Mapping):
             kept[section] = {k: v for k, v in found.items() if v != values.get(k, _USED)}
     # The content counts; what is hashed has no path.
-    for section, names in (("data", ("path", "sha256")), ("teacher", ("run", "sha256"))):
+    for section, name in (("data", "path"), ("reward_model", "path"), ("teacher", "run")):
+        names = (name, "sha256")
         if isinstance(found := kept.get(section), Mapping) and not any(map(found.get, names)):
             del kept[section]
     if isinstance(found := kept.get("eval"), Mapping):

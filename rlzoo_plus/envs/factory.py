@@ -6,6 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
+from rlzoo_plus.config.catalog import PREFERENCES
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.atari import for_training
@@ -55,7 +57,9 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
 
 
 def wrapped_for_training(venv: VecEnv, config: RunConfig) -> VecEnv:
-    """Wrap environments in what only training has: the price of broken limits, normalisation."""
+    """Wrap environments in what only training has: a learned reward, prices, normalisation."""
+    if config.reward_model.path is not None:
+        venv = import_module(PREFERENCES).with_learned_reward(venv, config)
     if config.cost is not None:
         require_priceable(venv.observation_space, config.env.id)
         venv = CostLimitVecEnv(venv, config.cost)

@@ -62,6 +62,7 @@ def check(config: RunConfig) -> None:
         ("env.frame_stack", config.env.frame_stack, 1),
         ("asynchronous", config.asynchronous, False),
         ("cost", config.cost, None),
+        ("reward_model.path", config.reward_model.path, None),
         ("store", config.store, None),
         ("curriculum", "..." if config.curriculum else [], []),
     ):

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.catalog import DEMONSTRATIONS
+from rlzoo_plus.config.catalog import DEMONSTRATIONS, PREFERENCES
 from rlzoo_plus.config.overrides import (
     check_overrides,
     refuse_places,
@@ -106,6 +106,8 @@ def compose(
 
 def with_sources(config: RunConfig) -> RunConfig:
     """Return a configuration that names what it learns and begins from by their hashes."""
+    if any(config.reward_model.model_dump().values()):
+        config = import_module(PREFERENCES).with_digest(config)
     if config.data.path is not None or config.teacher.run is not None:
         config = import_module(DEMONSTRATIONS).with_digest(config)
     if config.init_from is None:

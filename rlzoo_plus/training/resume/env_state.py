@@ -16,7 +16,6 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStac
 
 from rlzoo_plus.artifacts.chunks import ChunkIndex
 from rlzoo_plus.envs.calls import CallRecord, check_attributes
-from rlzoo_plus.envs.cost_limit import CostLimitVecEnv
 from rlzoo_plus.envs.finite import FiniteVecEnv
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.envs.plain_state import fitted, to_plain
@@ -160,8 +159,8 @@ def _layers(venv: Any) -> tuple[list[Any], Any]:
 def _capture_wrapper(layer: Any) -> dict[str, Any]:
     if isinstance(layer, VecFrameStack):
         return {"frames": {k: v.stacked_obs.copy() for k, v in _frames(layer).items()}}
-    if isinstance(layer, CostLimitVecEnv):
-        return layer.state()
+    if hasattr(type(layer), "restore"):  # an instance also has what it wraps
+        return dict(layer.state())
     if not isinstance(layer, VecNormalize):
         return {}
     state = {name: to_plain(getattr(layer, name)) for name in _NORMALIZE_ATTRIBUTES}
@@ -176,7 +175,7 @@ def _restore_wrapper(layer: Any, state: dict[str, Any]) -> None:
     if isinstance(layer, VecFrameStack):
         for key, part in _frames(layer).items():
             part.stacked_obs = fitted(part.stacked_obs, state["frames"][key], "frames")
-    if isinstance(layer, CostLimitVecEnv):
+    if hasattr(type(layer), "restore"):
         layer.restore(state)
     if not isinstance(layer, VecNormalize):
         return
