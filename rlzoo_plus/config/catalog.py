@@ -308,6 +308,7 @@ VEC_ENVS = Registry(
         **dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
         "pettingzoo": "rlzoo_plus.teams.pettingzoo_vec_env:PettingZooVecEnv",
         "self_play": "rlzoo_plus.teams.one_sided:OneSidedVecEnv",
+        "unity": "rlzoo_plus.interpreters.unity_vec_env:UnityVecEnv",
     },
     bases=[f"{_SB3}.vec_env.base_vec_env:VecEnv", "gymnasium.vector.vector_env:VectorEnv"],
 )

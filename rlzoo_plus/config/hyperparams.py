@@ -68,7 +68,7 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
 
 
 def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> list[str]:
-    """Check schedules, bounds and combinations; return warnings.
+    """Check schedules, bounds and combinations, n_envs=0 if it is unknown; return warnings.
 
     Raises:
         ConfigError: Hyperparameters cannot work; it names all.
@@ -193,7 +193,7 @@ def _combinations(
     is_sound = not outside & {"n_steps", "batch_size"}
     if spec.family is Family.ON_POLICY and n_steps and size and is_sound:
         rollout = n_steps * n_envs
-        if size > rollout:
+        if size > rollout > 0:
             yield (
                 f"{prefix}batch_size={size} is above one rollout (n_steps {n_steps} x n_envs "
                 f"{n_envs} = {rollout}). Set it to at most {rollout}."

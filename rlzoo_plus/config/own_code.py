@@ -25,9 +25,11 @@ EXTRAS = {
 }
 _SHIPPED_PACKAGES = (*EXTRAS, "robots")
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
+# A window without a display ends the process (render_mode); a build of Unity is a program.
 _HARMLESS = re.compile(
     r"(algo\.(hyperparams\.[\w.]+|action_noise(\.[\w.]+)?|replay_buffer|name)"
-    r"|env\.(id|kwargs\.[\w.]+|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
+    r"|env\.kwargs\.(?!(render_mode|executable|args)\b)[\w.]+"
+    r"|env\.(id|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
     r"|(network|normalize|cost|eval|stop|checkpoint|log|report|export)\.[\w.]+"
     r"|algo|env|network|tuned|n_envs|vec_env|normalize|cost|n_timesteps|seed|device|num_threads)"
 )
@@ -183,9 +185,6 @@ def is_harmless(override: str) -> bool:
     key, value = match["key"], match["value"]
     if key in _GROUPS:
         return _PLAIN_NAME.fullmatch(value) is not None
-    # A window without a display ends the process.
-    if key == "env.kwargs.render_mode":
-        return False
     # Gymnasium imports the module before a colon, and its bridges the module of their argument.
     if key == "env.id" and (env_module(value.strip("'\"")) or "Environment" in value):
         return False

@@ -73,7 +73,9 @@ _WITHOUT_OUTCOME: Any = {
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
 # Files of conf/env for any id of a kind: a run is named after the id.
-_OF_ANY_ID = ("gym", "atari", "pettingzoo")
+_OF_ANY_ID = ("gym", "atari", "pettingzoo", "unity")
+# Classes of worlds, n_envs of them, whose agents are rows of the batch.
+_OF_AGENTS = ("pettingzoo", SELF_PLAY, "unity")
 # How ids of shipped teams of robots begin.
 TEAMS = "robots.teams."
 # The others are checked with the hyperparameters, or when they are loaded.
@@ -112,7 +114,8 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
         config = with_critic_observation(config)
         with mistakes.kept():
-            warnings += check_hyperparams(config.algo, spec, config.n_envs)
+            rows = 0 if config.vec_env in _OF_AGENTS else config.n_envs
+            warnings += check_hyperparams(config.algo, spec, rows)
         with mistakes.kept():
             if has_rollout(config.algo, spec):
                 config = check_cadence(config, spec)
@@ -163,16 +166,17 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     if not env.get("name") and isinstance(env.get("id"), str):
         env["name"] = env_name if env_name not in (None, "", *_OF_ANY_ID) else env_slug(env["id"])
     if env.get("id") == "???":
-        if env_name not in (None, "gym"):
+        if env_name not in (None, "gym", "pettingzoo"):
             example = "Add a line to it, e.g. `id: Pendulum-v1`."
             raise ConfigError(f"env={env_name}: env/{env_name}.yaml sets no id. {example}")
-        raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
+        example = "mpe2.simple_spread_v3" if env_name == "pettingzoo" else "Pendulum-v1"
+        raise ConfigError(f"env={env_name or 'gym'} needs an id. Add one, e.g. env.id={example}.")
     if isinstance(env.get("credit"), str):
         env["credit"] = {"method": env["credit"]}
     data["env"] = env
     is_team = str(env.get("id")).startswith(TEAMS)
-    if (env_name == "pettingzoo" or is_team) and data.get("vec_env") == "auto":
-        data["vec_env"] = "pettingzoo"
+    if (env_name in _OF_AGENTS or is_team) and data.get("vec_env") == "auto":
+        data["vec_env"] = "pettingzoo" if is_team else env_name
     if data.get("vec_env") in ("pettingzoo", SELF_PLAY):
         data["vec_env"] = "pettingzoo" if env.get("opponents") is None else SELF_PLAY
     tracker = data.get("tracker")
@@ -278,7 +282,7 @@ def _of_environments(config: RunConfig) -> Iterator[str]:
         most = config.eval.max_episode_steps
         set_keys = {
             "env.wrappers": config.env.wrappers,
-            "env.python": config.env.python,
+            "env.python": None if config.vec_env == "unity" else config.env.python,
             "env.warmup_resets": config.env.warmup_resets,
             "eval.max_episode_steps": most if isinstance(most, int) else None,
         }
@@ -427,7 +431,8 @@ def _of_action_log(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
 def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:
     warnings = []
     rollout = rollout_steps(config.algo, spec, config.n_envs)
-    if spec.family is Family.ON_POLICY and config.n_timesteps % rollout:
+    is_known = spec.family is Family.ON_POLICY and config.vec_env not in _OF_AGENTS
+    if is_known and config.n_timesteps % rollout:
         total = -(-config.n_timesteps // rollout) * rollout
         warnings.append(
             f"n_timesteps={config.n_timesteps} is not a multiple of one rollout "

@@ -15,8 +15,8 @@ from rlzoo_plus.envs.trial import Trial, errors_in_one_line, sample_action
 from rlzoo_plus.errors import ConfigError
 
 # A prime number: few episodes are so long that nothing is left to replay.
-_FIRST_STEPS, _STEPS, _SEED = 12, 23, 20_000
-N_TRIED = _FIRST_STEPS + _STEPS
+N_BEFORE, N_AFTER, _SEED = 12, 23, 20_000
+N_TRIED = N_BEFORE + N_AFTER
 
 
 def replay_problem(
@@ -42,8 +42,8 @@ def replay_problem(
         with generators_kept() if in_worker else contextlib.nullcontext():
             played.action_space.seed(_SEED)
             with errors_in_one_line(getattr(spec, "id", ""), "reset() or step() in a trial"):
-                _play(played, _FIRST_STEPS, _SEED, trial)
-                rewards = _play(played, _STEPS, _SEED + 1, trial)
+                _play(played, N_BEFORE, _SEED, trial)
+                rewards = _play(played, N_AFTER, _SEED + 1, trial)
             state = played.episode_state()
             problem = fresh.restore_episode(state, np.array(rewards))
             return problem or fresh.forgotten(state) or _next_differs(played, fresh)

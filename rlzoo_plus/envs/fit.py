@@ -122,7 +122,7 @@ def _inspect_own_vec_env(config: RunConfig) -> EnvFacts:
         _check_spaces(venv.observation_space, venv.action_space, config)
         venv.try_out()
         can_render = "rgb_array" in (venv.metadata or {}).get("render_modes", [])
-        problem = None if venv.has_state else venv.no_state
+        problem = venv.replay_problem()
         both = venv.observation_space, venv.action_space
         doubts = tuple(_doubts(*both, config))
         return EnvFacts(*both, can_render, problem, has_exact_state=False, warnings=doubts)

@@ -8,6 +8,8 @@ if the environment gives it.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -23,11 +25,13 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, Vec
 from rlzoo_plus.config.catalog import VEC_ENVS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.envs.exactness import N_AFTER, N_BEFORE
 from rlzoo_plus.envs.infos import copy_of
 from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, episode_numbers, with_own_episode
 from rlzoo_plus.envs.plain_state import is_plain, to_plain
+from rlzoo_plus.envs.seeding import generators_kept
 from rlzoo_plus.envs.single import import_packages
-from rlzoo_plus.envs.trial import check_shape
+from rlzoo_plus.envs.trial import allowed_action, check_shape
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
 
@@ -191,10 +195,9 @@ class OwnVecEnv(VecEnv):
         """
         where, n_envs = f"vec_env={self.name}", self.num_envs
         self.action_space.seed(0)
-        actions = np.stack([self.action_space.sample() for _ in range(n_envs)])
         try:
             first = self.reset()
-            after, rewards, dones, _ = self.step(actions)
+            after, rewards, dones, _ = self.step(self._any_actions())
         except RunError as error:
             raise ConfigError(str(error)) from error
         # User code can raise anything.
@@ -206,6 +209,46 @@ class OwnVecEnv(VecEnv):
             check_shape(observations, space, where)
         if np.shape(rewards) != (n_envs,) or np.shape(dones) != (n_envs,):
             raise ConfigError(f"{where}: rewards and ends are not of shape ({n_envs},).")
+
+    def _any_actions(self) -> np.ndarray:
+        """Return random actions; the first allowed ones if some are masked."""
+        space, masks = self.action_space, None
+        if not isinstance(space, gym.spaces.Box):
+            # User code can raise anything where there is no such method.
+            with contextlib.suppress(Exception):
+                masks = self.env_method("action_masks")
+        if masks is None:
+            return np.stack([space.sample() for _ in range(self.num_envs)])
+        return np.stack([allowed_action(space, mask) for mask in masks])
+
+    def replay_problem(self) -> str | None:
+        """Return why a state does not come back after a few random steps, None if it does.
+
+        Steps are taken, the state from before them is restored, and they are taken again.
+
+        Raises:
+            ConfigError: A step raises.
+        """
+        if not self.has_state:
+            return self.no_state
+        try:
+            for _ in range(N_BEFORE):
+                self.step(self._any_actions())
+            state = self.state()
+            actions = [self._any_actions() for _ in range(N_AFTER)]
+            # As in a resume, which restores them last.
+            with generators_kept():
+                expected = [_digest_of(self.step(chosen)) for chosen in actions]
+            with generators_kept():
+                problem = self.restore(state)
+            found = [] if problem else [_digest_of(self.step(chosen)) for chosen in actions]
+        except RunError as error:
+            raise ConfigError(str(error)) from error
+        except ValueError as error:
+            return str(error)
+        if problem is None and found != expected:
+            return f"vec_env={self.name}: steps after a state was restored differ"
+        return problem
 
     @property
     def no_state(self) -> str:
@@ -276,7 +319,7 @@ class OwnVecEnv(VecEnv):
         if method_name in ("accounts", "load_accounts"):
             # Only single environments have a state between episodes.
             return [{} if method_name == "accounts" else None for _ in chosen]
-        if method_name != "action_masks":
+        if method_name not in ("action_masks", "loaded_code"):
             self._note(f"env_method {method_name!r}")
         return self._venv.env_method(method_name, *args, indices=chosen, **kwargs)
 
@@ -419,6 +462,16 @@ def _infos_of(batch: Mapping[str, Any], n_envs: int) -> _Infos:
             if len(parts) == n_envs:
                 infos[rank][key] = parts[rank]
     return infos
+
+
+def _digest_of(step: VecEnvStepReturn) -> str:
+    """Return a hash of the observations, rewards and ends of a step."""
+    seen, rewards, dones, _ = step
+    parts = seen.values() if isinstance(seen, Mapping) else [seen]
+    digest = hashlib.sha256()
+    for part in (*parts, rewards, dones):
+        digest.update(np.asarray(part).tobytes())
+    return digest.hexdigest()
 
 
 def _row(observations: Any, rank: int) -> Any:

@@ -172,11 +172,15 @@ def check_interface(env: gym.Env, env_id: str) -> None:
 
 def sample_action(env: gym.Env) -> Any:
     """Return a random action; the first allowed one if the environment masks some."""
-    space = env.action_space
     try:
         masks = env.get_wrapper_attr("action_masks")()
     except AttributeError:
-        return space.sample()
+        return env.action_space.sample()
+    return allowed_action(env.action_space, masks)
+
+
+def allowed_action(space: Any, masks: Any) -> Any:
+    """Return the first action of a space that masks allow."""
     if isinstance(space, spaces.Discrete):
         return np.int64(np.flatnonzero(masks)[0])
     # One mask for each part, one after the other; of yes and no for each switch.

@@ -31,7 +31,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 _LENGTHS = struct.Struct("<II")
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_MOST_BYTES = 2**30
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _ARRAY, _NUMBER, _TUPLE = "~array", "~number", "~tuple"
 _KINDS = "biufcSU"
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
@@ -48,11 +49,13 @@ def pack(value: Any) -> bytes:
     """Return a message: plain data with arrays, numbers of NumPy and tuples.
 
     Raises:
-        UnsendableError: There is something else in it.
+        UnsendableError: There is something else in it, or more than a GiB.
     """
     parts: list[bytes] = []
     text = _encode(_plain(value, parts)).encode()
     body = b"".join(parts)
+    if len(text) + len(body) > _MOST_BYTES:
+        raise UnsendableError("a message of " + str(len(text) + len(body)) + " bytes is too large")
     return _LENGTHS.pack(len(text), len(body)) + text + body
 
 
@@ -68,18 +71,23 @@ class Reader:
 
         Raises:
             EOFError: The other side has ended.
-            ValueError: It is malformed.
+            ValueError: It is malformed, or larger than a GiB.
         """
         lengths = self._stream.read(_LENGTHS.size)
         if len(lengths) < _LENGTHS.size:
             raise EOFError
         n_text, n_body = _LENGTHS.unpack(lengths)
+        if n_text + n_body > _MOST_BYTES:
+            raise ValueError("a message of " + str(n_text + n_body) + " bytes")
         both = self._stream.read(n_text + n_body)
         if len(both) < n_text + n_body:
             raise EOFError
         # Arrays come in the order in which their places in the text are closed.
         self._body, self._place = both, n_text
-        return self._decode(both[:n_text].decode())
+        try:
+            return self._decode(both[:n_text].decode())
+        except (ArithmeticError, LookupError, RecursionError, TypeError) as error:
+            raise ValueError("a malformed message") from error
 
     def _revived(self, found: dict[str, Any]) -> Any:
         if _ARRAY in found:
@@ -271,11 +279,11 @@ def loaded_code() -> dict[str, str]:
         file = getattr(module, "__file__", None)
         path = os.path.realpath(file) if isinstance(file, str) else ""
         is_installed = "site-packages" in path or any(path.startswith(r + os.sep) for r in roots)
-        is_this = path == os.path.realpath(__file__)
+        is_this = os.path.dirname(path) == os.path.dirname(os.path.realpath(__file__))
         if path.endswith(_ENDS) and not is_installed and not is_this:
             with open(path, "rb") as stream:
                 found["env.python: module " + name] = hashlib.sha256(stream.read()).hexdigest()[:16]
-    for name in ("numpy", *_LIBRARIES):
+    for name in ("numpy", "mlagents_envs", *_LIBRARIES):
         if name in sys.modules:
             version = str(getattr(sys.modules[name], "__version__", "unknown"))
             found["package " + name + " of env.python"] = version
@@ -284,8 +292,12 @@ def loaded_code() -> dict[str, str]:
 
 def fault(error: BaseException) -> dict[str, str]:
     """Return an error in one line with the lines of code that led to it, and its traceback."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    own = [f for f in frames if "site-packages" not in f.filename] or frames[-1:]
+    here = os.path.dirname(__file__)
+    frames = list(traceback.extract_tb(error.__traceback__))
+    is_ours = os.path.dirname(frames[-1].filename) == here if frames else True
+    frames = [f for f in frames if os.path.dirname(f.filename) != here]
+    own = [f for f in frames if "site-packages" not in f.filename]
+    own = own if own or is_ours else frames[-1:]
     places = [f"{os.path.basename(f.filename)}, line {f.lineno}, in {f.name}" for f in own[-3:]]
     text = type(error).__name__ + "".join(": " + line for line in str(error).splitlines()[:1])
     if places:
@@ -294,15 +306,15 @@ def fault(error: BaseException) -> dict[str, str]:
     return {"text": text, "trace": "".join(trace)}
 
 
-def answered(request: dict[str, Any], worlds: dict[int, World]) -> Any:
-    """Do what a request asks for; return what comes of it."""
+def answered(request: dict[str, Any], worlds: dict[int, Any], kind: Any) -> Any:
+    """Do what a request asks for, with worlds of a kind; return what comes of it."""
     do = request["do"]
     if do == "step":
         chosen = zip(request["worlds"], request["actions"])  # noqa: B905 (Python 3.8 has no strict)
         return [worlds[number].step(action) for number, action in chosen]
     number = request["world"]
     if do == "make":
-        worlds[number] = World(request)
+        worlds[number] = kind(request)
         return worlds[number].facts()
     if do == "reset":
         return worlds[number].reset(request["seed"], request["options"])
@@ -318,22 +330,27 @@ def answered(request: dict[str, Any], worlds: dict[int, World]) -> Any:
     raise ValueError("nothing is called " + str(do))
 
 
-def main(requests: int, answers: int, faults: int) -> None:
-    """Answer requests until their pipe ends."""
-    # A terminal and a cluster send these to every process; the run decides how to end.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    # A process that an environment starts must not keep them open.
-    for fd in (requests, answers, faults):
-        os.set_inheritable(fd, False)
+def main(
+    requests: int, answers: int, faults: int, kind: Any = World, at_end: Any = lambda: None
+) -> None:
+    """Answer requests until their pipe ends.
+
+    Args:
+        requests: Number of the file to read from.
+        answers: Number of the file to write to.
+        faults: Number of the file for what crashes the interpreter.
+        kind: What is made, a class like `World`.
+        at_end: Called before this process ends with the one that started it.
+    """
+    _set_apart(requests, answers, faults)
     # What environments print must not come between the answers' parts, nor into the run's output.
     os.dup2(2, 1)
     faulthandler.enable(file=faults, all_threads=False)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(os.getppid(), at_end), daemon=True).start()
     # Not the folder of this file, but the one that the command was started in.
     sys.path.pop(0)
     sys.path.append(os.getcwd())
-    worlds: dict[int, World] = {}
+    worlds: dict[int, Any] = {}
     with open(requests, "rb") as stream, open(answers, "wb") as out:
         reader = Reader(stream)
         while True:
@@ -342,7 +359,7 @@ def main(requests: int, answers: int, faults: int) -> None:
             except EOFError:
                 return
             try:
-                answer = pack({"ok": answered(request, worlds)})
+                answer = pack({"ok": answered(request, worlds, kind)})
             # Whatever the environment raises.
             except (Exception, SystemExit) as error:
                 answer = pack({"error": fault(error)})
@@ -354,10 +371,20 @@ def main(requests: int, answers: int, faults: int) -> None:
                 os._exit(1)
 
 
-def _end_with_parent(parent: int) -> None:
+def _set_apart(*pipes: int) -> None:
+    # A terminal and a cluster send these to every process; the run decides how to end.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    # A process that an environment starts must not keep them open.
+    for fd in pipes:
+        os.set_inheritable(fd, False)
+
+
+def _end_with_parent(parent: int, at_end: Any) -> None:
     """End when the run has ended, even in the middle of an endless step."""
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
+    at_end()
     os._exit(1)
 
 

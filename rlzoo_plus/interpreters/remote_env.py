@@ -38,8 +38,8 @@ class Interpreter:
         n_open: How many of them are not closed.
     """
 
-    def __init__(self, python: str) -> None:
-        """Start it.
+    def __init__(self, python: str, server: str = env_server.__file__) -> None:
+        """Start it with a path from `path_of`; `server` is the file that answers there.
 
         Raises:
             ConfigError: There is no such interpreter.
@@ -52,7 +52,7 @@ class Interpreter:
         fds = (theirs[0], ours[1], faults[1])
         try:
             self.process = subprocess.Popen(
-                [python, env_server.__file__, *map(str, fds)],
+                [python, server, *map(str, fds)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
                 env={key: value for key, value in os.environ.items() if key not in ours_alone},
@@ -88,7 +88,7 @@ class Interpreter:
             self._requests.write(message)
             self._requests.flush()
         except (OSError, ValueError) as error:
-            raise self._death() from error
+            raise self._death(error) from error
 
     def answer(self) -> Any:
         """Return the answer to the request that was sent.
@@ -98,8 +98,10 @@ class Interpreter:
         """
         try:
             found = self._answers.receive()
+            if not isinstance(found, dict) or not found.keys() & {"ok", "error"}:
+                raise ValueError("no answer to a request")
         except (EOFError, OSError, ValueError) as error:
-            raise self._death() from error
+            raise self._death(error) from error
         except BaseException:
             # An answer that was read in part leaves the rest in the pipe.
             self.end()
@@ -115,12 +117,14 @@ class Interpreter:
     def _name(self) -> str:
         return f"{printable(self.python)} (pid {self.process.pid})"
 
-    def _death(self) -> RunError:
-        """Return what to raise when the pipe has broken."""
+    def _death(self, error: Exception) -> RunError:
+        """Return what to raise when the pipe has broken, or brings what is no answer."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_EXIT_CODE_S)
         where = ""
-        if self.process.poll() is not None and not self._faults.closed:
+        if self.process.poll() is None:
+            where = printable(f": {error}", _LONGEST) if str(error) else ""
+        elif not self._faults.closed:
             lines = self._faults.read().decode(errors="replace").splitlines()
             calls = [line.strip() for line in lines if line.startswith("  File ")]
             own = [call for call in calls if env_server.__file__ not in call][:1]
@@ -142,6 +146,29 @@ def _end(process: subprocess.Popen[bytes], *pipes: BinaryIO) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+
+def path_of(python: str) -> str:
+    """Return the path of the interpreter that `env.python` names.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    path = shutil.which(os.path.expanduser(python))
+    if path is None:
+        raise ConfigError(
+            f"env.python={printable(python)}: there is no such program. Give the path of an "
+            f"interpreter, e.g. /path/to/venv/bin/python; it needs {_OLDEST}."
+        )
+    return path
+
+
+def refusal(text: str, error: RunError) -> ConfigError:
+    """Return an error for the user, with the traceback of the other interpreter as its note."""
+    refused = ConfigError(text)
+    for note in getattr(error, "__notes__", ()):
+        refused.add_note(note)
+    return refused
 
 
 class RemoteEnv(gym.Env[Any, Any]):
@@ -181,12 +208,7 @@ class RemoteEnv(gym.Env[Any, Any]):
         Raises:
             ConfigError: The interpreter cannot be started, or refuses the environment.
         """
-        path = shutil.which(os.path.expanduser(python))
-        if path is None:
-            raise ConfigError(
-                f"env.python={printable(python)}: there is no such program. Give the path of an "
-                f"interpreter, e.g. /path/to/venv/bin/python; it needs {_OLDEST}."
-            )
+        path = path_of(python)
         key = (path, worlds_per_process, os.getpid(), os.getcwd())
         place = _with_room.pop(key, None)
         if place is None or not place.end.alive:
@@ -206,15 +228,13 @@ class RemoteEnv(gym.Env[Any, Any]):
             )
         except RunError as error:
             self.close()
-            refused = ConfigError(
+            raise refusal(
                 f"env.id={env_id} cannot be made by env.python={printable(python)}: {error} "
-                f"env.packages names modules to import there; it needs {_OLDEST}."
-            )
-            for note in getattr(error, "__notes__", ()):
-                refused.add_note(note)
-            raise refused from error
-        self.observation_space = _space(facts["observation_space"])
-        self.action_space = _space(facts["action_space"])
+                f"env.packages names modules to import there; it needs {_OLDEST}.",
+                error,
+            ) from error
+        self.observation_space = space_of(facts["observation_space"])
+        self.action_space = space_of(facts["action_space"])
         self.metadata = {"render_modes": facts["render_modes"]}
         self.render_mode = render_mode
         self.max_episode_steps: int | None = facts["limit"]
@@ -295,7 +315,7 @@ class StatefulRemoteEnv(RemoteEnv):
         self._call("load_state_dict", state)
 
 
-def _space(facts: dict[str, Any]) -> spaces.Space[Any]:
+def space_of(facts: dict[str, Any]) -> spaces.Space[Any]:
     """Return the space that `env_server.described` has described."""
     match facts["kind"]:
         case "Box":
@@ -307,6 +327,6 @@ def _space(facts: dict[str, Any]) -> spaces.Space[Any]:
         case "MultiBinary":
             return spaces.MultiBinary(facts["shape"])
         case "Dict":
-            parts = map(_space, facts["parts"])
+            parts = map(space_of, facts["parts"])
             return spaces.Dict(dict(zip(facts["keys"], parts, strict=True)))
-    return spaces.Tuple([_space(part) for part in facts["parts"]])
+    return spaces.Tuple([space_of(part) for part in facts["parts"]])

@@ -33,6 +33,7 @@ class Overrides(TypedDict, total=False):
     encryption: str | None
     data: str | Mapping[str, Any]
     teacher: str | Mapping[str, Any]
+    reward_model: str | Mapping[str, Any]
     exploration: str | Mapping[str, Any] | None
     device: str
     num_threads: int | str

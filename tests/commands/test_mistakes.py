@@ -381,6 +381,14 @@ def test_a_file_that_means_nothing_gets_one_line(start, tmp_path, content, part)
     assert part in text
 
 
+@pytest.mark.parametrize("name", ["gym", "pettingzoo"])
+def test_a_file_that_leaves_the_id_to_the_user_gives_an_example_of_its_kind(start, name):
+    example = {"gym": "Pendulum-v1", "pettingzoo": "mpe2.simple_spread_v3"}[name]
+    code, text = start(f"env={name}")
+    assert code == 2
+    assert f"env={name} needs an id. Add one, e.g. env.id={example}." in text
+
+
 # Commands on a run
 
 

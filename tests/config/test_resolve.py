@@ -100,6 +100,22 @@ def test_zero_and_false_are_values_and_not_gaps(check):
     assert config.network.ortho_init is False
 
 
+@pytest.mark.parametrize(("vec_env", "is_told"), [("auto", True), ("unity", False)])
+def test_batches_are_compared_with_rollouts_only_where_rows_are_known(
+    resolve_config, vec_env, is_told
+):
+    words = [f"vec_env={vec_env}", "n_envs=1", "n_timesteps=1001", "algo.hyperparams.n_steps=16"]
+    warnings = resolve_config(*words, "algo.hyperparams.batch_size=10").warnings
+    assert ("the run ends at 1008" in "".join(warnings)) == is_told
+    assert ("does not divide one rollout" in "".join(warnings)) == is_told
+    large = [*words, "algo.hyperparams.batch_size=48"]
+    if is_told:
+        with pytest.raises(ConfigError, match="batch_size=48 is above one rollout"):
+            resolve_config(*large)
+    else:
+        resolve_config(*large)
+
+
 # Unknown names
 
 

@@ -246,6 +246,9 @@ def test_why_it_is_not_exact_is_known_before_it_trains():
     ).replay_problem
     assert reason.startswith("vec_env=support.vec_envs.NoState does not give its state")
     assert inspect_env(tiny_config("ppo", "Walk", MINE)).replay_problem is None
+    differs = "vec_env=support.vec_envs.Forgetful: steps after a state was restored differ"
+    forgets = tiny_config("ppo", "Walk", "vec_env=support.vec_envs.Forgetful")
+    assert inspect_env(forgets).replay_problem == differs
 
 
 def test_what_callbacks_call_is_named_as_not_recorded():

@@ -76,6 +76,26 @@ def test_an_array_of_another_kind_is_not_made(code):
         read(struct.pack("<II", len(text), 8) + text + bytes(8))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('{"~array":[5,[1]]}', '{"~array":["<f4"]}', '{"~array":["<f4",[9]]}', '{"~number":"<f8"'),
+        *('{"~tuple":5}', "[" * 5000, "\xff"),
+    ],
+)
+def test_a_malformed_message_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"."):
+        read(struct.pack("<II", len(text), 4) + text.encode("latin-1") + bytes(4))
+
+
+def test_a_message_is_a_gib_at_most(monkeypatch):
+    with pytest.raises(ValueError, match="a message of 1073741825 bytes"):
+        read(struct.pack("<II", 1, 2**30) + b"1")
+    monkeypatch.setattr(env_server, "_MOST_BYTES", 100)
+    with pytest.raises(env_server.UnsendableError, match="bytes is too large"):
+        env_server.pack(np.zeros(100))
+
+
 def test_a_message_that_is_cut_is_the_end():
     message = env_server.pack(VALUE)
     for length in (0, 5, 8, len(message) - 1):
