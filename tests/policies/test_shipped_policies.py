@@ -140,7 +140,7 @@ def test_no_other_name_leads_anywhere(in_process, answer, name):
     assert code == 2
     assert text.startswith("error: unknown trained policy")
     assert (text.count("\n"), "\x1b" in text) == (1, False)
-    assert f"trained/{SMALL}" in text
+    assert f"trained/{SMALL}" in text or f"All {len(NAMES)}: `rlzoo-plus ls trained`" in text
 
 
 def test_a_run_of_the_users_wins_over_a_shipped_one_of_its_name(in_process):

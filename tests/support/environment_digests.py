@@ -157,8 +157,8 @@ def _foreign():
     for path in sorted((conf_dir() / "env").glob("[!_]*.yaml")):
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         env_id = data.get("id", "???")
-        # Teams of robots are no environments of Gymnasium.
-        if env_id != "???" and not env_id.startswith(("robots/", "robots.teams.")):
+        # Teams of robots and builds of Unity are no environments of Gymnasium.
+        if env_id not in ("???", "unity") and not env_id.startswith(("robots/", "robots.teams.")):
             found[f"{env_id} ({path.stem})"] = (path.stem, data.get("packages") or [])
     return found
 
