@@ -211,8 +211,9 @@ def test_every_command_of_a_page_is_understood(page, parse):
             arguments = [word for word in arguments if word not in ("--no-probe", "--learn")]
             if any("," in word or "range" in word for word in arguments):
                 arguments = ["-m", *arguments]
-        # What a run begins from is read while it is composed.
-        code, text = parse(verb, [word for word in arguments if not word.startswith("init")])
+        # What a run begins or learns from is read while it is composed.
+        read = ("init", "reward_model")
+        code, text = parse(verb, [word for word in arguments if not word.startswith(read)])
         is_refused = command.shown.startswith("error: ") or "is not installed" in text
         if code != 0 and not is_refused:
             wrong.append(f"{command}\n{text}")
@@ -285,6 +286,7 @@ MORE = {
     "new-robot": ["--force"],
     "run-robot": ["--set=clock=simulated"],
     "serve": ["--port=0"],
+    "prefer": ["--rater=synthetic", "--pairs=20", "--clip-steps=10"],
 }
 # A gate that says no, or cannot tell yet; instances that take a minute to end; too few decisions;
 # a condition that never held.
