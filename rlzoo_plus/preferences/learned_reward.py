@@ -120,13 +120,7 @@ def with_digest(config: RunConfig) -> RunConfig:
     if problem := _problem(config):
         raise ConfigError(f"reward_model={given.path}: {problem}")
     path = Path(given.path).expanduser().absolute()
-    found = load_reward_model(path)[1][:16]
-    if given.sha256 not in (None, found):
-        raise ConfigError(
-            f"reward_model={given.path}: its content is {found}, and this run learns from "
-            f"{given.sha256}. It was changed: name the model that the run began with in "
-            "reward_model.path."
-        )
+    found = _loaded(path, given.sha256)[1]
     named = given.model_copy(update={"path": str(path), "sha256": found})
     return config.model_copy(update={"reward_model": named})
 
@@ -137,8 +131,25 @@ def with_learned_reward(venv: VecEnv, config: RunConfig) -> VecEnv:
     Raises:
         ConfigError: It was changed, or is of another task.
     """
-    path = Path(str(with_digest(config).reward_model.path))
-    return LearnedRewardVecEnv(venv, load_reward_model(path)[0])
+    given = config.reward_model
+    path = Path(str(given.path)).expanduser().absolute()
+    return LearnedRewardVecEnv(venv, _loaded(path, given.sha256)[0])
+
+
+def _loaded(path: Path, wanted: str | None) -> tuple[RewardModel, str]:
+    """Return a reward model and its hash.
+
+    Raises:
+        ConfigError: There is none, or another one than is wanted.
+    """
+    model, digest = load_reward_model(path)
+    found = digest[:16]
+    if wanted not in (None, found):
+        raise ConfigError(
+            f"reward_model={path}: its content is {found}, and this run learns from {wanted}. It "
+            "was changed: name the model that the run began with in reward_model.path."
+        )
+    return model, found
 
 
 def _problem(config: RunConfig) -> str | None:
