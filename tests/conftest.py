@@ -19,6 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 _BEGUN = time.monotonic()
+_LEVELS = {name: logging.getLogger(name).level for name in ("root", "rlzoo_plus", "robots")}
 
 
 def pytest_addoption(parser):
@@ -63,15 +64,21 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(autouse=True)
 def logging_as_before():
-    """Undo what a command that runs in this process does to logging."""
-    root, *own = (logging.getLogger(name) for name in (None, "rlzoo_plus", "robots"))
-    handlers, levels = list(root.handlers), [logger.level for logger in (root, *own)]
+    """Undo what commands in this process do to logging, also those in fixtures of a module."""
+    _restore_logging()
     yield
-    if root.handlers != handlers or levels != [logger.level for logger in (root, *own)]:
-        logging.captureWarnings(False)
-        root.handlers[:] = handlers
-        for logger, level in zip((root, *own), levels, strict=True):
+    _restore_logging()
+
+
+def _restore_logging():
+    for name, level in _LEVELS.items():
+        logger = logging.getLogger(name)
+        if logger.level != level:
+            logging.captureWarnings(False)
             logger.setLevel(level)
+        own = [it for it in logger.handlers if type(it).__module__.startswith("rlzoo_plus.")]
+        for handler in own:
+            logger.removeHandler(handler)
 
 
 @pytest.fixture
