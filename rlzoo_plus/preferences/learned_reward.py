@@ -21,15 +21,20 @@ from rlzoo_plus.envs.monitor import EPISODE
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.preferences.reward_model import RewardModel, load_reward_model
 
+# Standard deviations of the members that a reward is taken below their mean: what no clip has shown
+# is uncertain, and an agent would otherwise find what the mean overrates there.
+_CAUTION = 1.0
 _SUMS = ("_return", "_disagreement", "_length")
 
 
 class LearnedRewardVecEnv(VecEnvWrapper):
     """Wrapper that gives agents the reward of a model in place of the environment's.
 
+    The reward is the mean of the ensemble's members less their standard deviation.
+
     Evaluations have no such wrapper, and the monitors below record the rewards of the environment.
-    The last info of an episode has the learned return, and the mean disagreement: the standard
-    deviation of the ensemble's members.
+    The last info of an episode has the learned return, and the mean disagreement: that standard
+    deviation.
     """
 
     def __init__(self, venv: VecEnv, model: RewardModel) -> None:
@@ -62,7 +67,8 @@ class LearnedRewardVecEnv(VecEnvWrapper):
         """End a step."""
         observations, rewards, dones, infos = self.venv.step_wait()
         members = self._model.members(self._rows)
-        learned, disagreement = members.mean(axis=0), members.std(axis=0)
+        disagreement = members.std(axis=0)
+        learned = members.mean(axis=0) - _CAUTION * disagreement
         # A vectorised environment may need a step between two episodes, which has no reward.
         idle = np.array([d and EPISODE not in i for d, i in zip(dones, infos, strict=True)])
         learned[idle], disagreement[idle] = 0.0, 0.0
