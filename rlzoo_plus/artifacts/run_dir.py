@@ -32,6 +32,21 @@ from rlzoo_plus.artifacts.untrusted import (
 OUTPUTS = Path("outputs")
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
+_MIB = 2**20
+# The small files of a run that others may have sent, and of a bundle; each with its largest size.
+LARGEST_OF_RUN = {
+    "config.yaml": LARGEST_YAML_BYTES,
+    "command.txt": _MIB,
+    "provenance.json": 4 * _MIB,
+    "status.json": 4 * _MIB,
+    "result.json": 4 * _MIB,
+    "evaluations.jsonl": 64 * _MIB,
+}
+LARGEST_OF_BUNDLE = {
+    **dict.fromkeys(("MANIFEST.json", "policy.json", "state.json"), 4 * _MIB),
+    "tensors.safetensors": 1024 * _MIB,
+}
+
 # Longer than `is_held_elsewhere` of another process holds a lock.
 _PATIENCE_S = 0.5
 # No run has as many steps; a damaged record may claim them.

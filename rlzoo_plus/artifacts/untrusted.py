@@ -44,9 +44,9 @@ def printable(text: object, longest: int = LONGEST_MESSAGE) -> str:
     return shown if len(whole) <= longest else shown + "..."
 
 
-def printable_lines(text: object, longest: int = LONGEST_LINE) -> str:
+def printable_lines(text: object) -> str:
     """Return text of several lines, each as `printable` shows it."""
-    return "\n".join(printable(line, longest) for line in str(text).split("\n"))
+    return "\n".join(printable(line, LONGEST_LINE) for line in str(text).split("\n"))
 
 
 def one_line(error: Exception) -> str:

@@ -122,7 +122,7 @@ def _cancel(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
 
 def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
     """Let workers take cancelled runs again, or with `retry-failed` the failed ones."""
-    launch = newest_launch(sweep)
+    launch = next(_newest(sweep), None)
     if launch is None and (options.overrides or options.trust):
         given = " ".join([*options.overrides, *(["--trust"] if options.trust else [])])
         raise ConfigError(
@@ -222,11 +222,6 @@ def stop_machines(sweep: StoreSweep) -> list[str]:
         return [line for each in launches for line in _launcher_of(sweep, each).stop_machines()]
     except (ConfigError, StoreError) as error:
         return [f"what has not begun in AWS could not be cancelled: {error}"]
-
-
-def newest_launch(sweep: StoreSweep) -> Launch | None:
-    """Return what was launched last, None if nothing was."""
-    return next(_newest(sweep), None)
 
 
 def restart(

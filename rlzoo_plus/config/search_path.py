@@ -22,12 +22,17 @@ _first: ContextVar[tuple[Path, ...]] = ContextVar("first_dirs", default=())
 
 
 def conf_dir() -> Path:
-    """Return the shipped conf/, which is beside the package in a checkout, otherwise inside it."""
+    """Return the shipped conf/; a ConfigError if the installation lacks it."""
+    return shipped_folder("conf", "config.yaml")
+
+
+def shipped_folder(name: str, file: str) -> Path:
+    """Return a shipped folder that has a file: beside the package in a checkout, else inside it."""
     here = Path(__file__).resolve().parents[1]
-    for candidate in (here / "conf", here.parent / "conf"):
-        if (candidate / "config.yaml").is_file():
-            return candidate
-    raise ConfigError("conf/config.yaml is missing from the installation. Reinstall rlzoo-plus.")
+    for folder in (here / name, here.parent / name):
+        if (folder / file).is_file():
+            return folder
+    raise ConfigError(f"{name}/{file} is missing from the installation. Reinstall rlzoo-plus.")
 
 
 def config_dirs(arguments: Sequence[str]) -> list[Path]:

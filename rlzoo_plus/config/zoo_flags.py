@@ -95,7 +95,7 @@ def translated(arguments: Sequence[str]) -> Translation | None:
     if any(word.startswith("-") for word in rest):
         return None
     flags = {name: value for name, value in vars(found).items() if value not in (None, False)}
-    for name in (_dest(names) for names in _LISTS):
+    for name in (dest_of(names) for names in _LISTS):
         # What follows a list of key:value may be an override.
         items = flags.get(name, [])
         rest += [item for item in items if "=" in item.partition(":")[0]]
@@ -107,7 +107,8 @@ def translated(arguments: Sequence[str]) -> Translation | None:
     return Translation([*options, *ours, *overrides, *rest], reader.notes)
 
 
-def _dest(names: str) -> str:
+def dest_of(names: str) -> str:
+    """Return the name of the value that some spellings of a flag set."""
     return names.split()[-1].removeprefix("--").replace("-", "_")
 
 
@@ -148,7 +149,7 @@ class _Flags:
         yield from self._of_hyperparams()
         yield from self._of_tracking()
         for flag, what in _ANYWAY.items():
-            if _dest(flag) in self._flags:
+            if dest_of(flag) in self._flags:
                 self.notes.append(f"{flag}: {what}")
 
     def _refuse(self) -> None:
@@ -168,7 +169,7 @@ class _Flags:
             raise ConfigError("--trial-id: name its study, too: --study-name NAME.")
 
     def _of_keys(self) -> Iterator[str]:
-        given = {_dest(names): (names, key) for names, key in _KEYS.items()}
+        given = {dest_of(names): (names, key) for names, key in _KEYS.items()}
         if "max_total_trials" in self._flags:
             given.pop("n_trials")
         for dest, (names, key) in given.items():

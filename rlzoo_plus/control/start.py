@@ -23,7 +23,7 @@ from rlzoo_plus.control.control_loop import (
     robot_env_of,
 )
 from rlzoo_plus.control.faults import LEARNER, Fault, Rules
-from rlzoo_plus.control.pacing import Clock, RealClock, SteppedClock
+from rlzoo_plus.control.pacing import RealClock, SteppedClock
 from rlzoo_plus.control.session import Session
 from rlzoo_plus.drivers.driver import Description, Driver, DriverError
 from rlzoo_plus.drivers.factory import make_driver
@@ -86,9 +86,11 @@ def on_robot(
             session = Session(options.out)
             attention = Attention(session.folder, robot.safe_actions)
             ask = (lambda: attention.wait_for_enter(tell)) if options.ask else lambda: None
+            # A robot that each command steps needs no time in between.
+            clock = SteppedClock() if driver.is_stepped else RealClock()
             loop = ControlLoop(
                 policy, venv, driver, rules, session, attention,
-                clock=_clock_of(driver), tell=tell,
+                clock=clock, tell=tell,
                 **({"ask": ask} if learning is None else _of_learning(learning, ask)),
             )  # fmt: skip
             if learning is not None:
@@ -181,8 +183,3 @@ def _notes(
             f"more than {_WATCHDOG_PERIODS} periods"
         )
     return notes
-
-
-def _clock_of(driver: Driver) -> Clock:
-    """Return the clock: a robot that each command steps needs no time in between."""
-    return SteppedClock() if driver.is_stepped else RealClock()

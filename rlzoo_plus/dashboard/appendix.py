@@ -14,7 +14,6 @@ from rlzoo_plus.analysis.variants import shown_value
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 
-FORMATS = (".tex", ".md")
 _HYPERPARAMS = "algo.hyperparams."
 _SECTIONS = ("algo.", "network.", "normalize", "env.wrappers", "env.frame_stack")
 # What the library does not choose; told in any case.
@@ -31,7 +30,7 @@ def appendix(runs: Sequence[RunEntry], kind: str, defaults_of: Defaults) -> str:
 
     Args:
         runs: Finished ones count.
-        kind: One of `FORMATS`.
+        kind: `.tex` or `.md`.
         defaults_of: Gives the arguments of an algorithm's constructor with their defaults; empty
             for an algorithm that is not known.
     """

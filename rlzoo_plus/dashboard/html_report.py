@@ -35,7 +35,7 @@ from rlzoo_plus.errors import ConfigError
 
 _POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
 _MOST_LINES, _MOST_ROWS, _MOST_KEYS, _MOST_COLUMNS = 12, 1000, 100, 12
-_MOST_PAIRS, _MOST_SIDES, _MOST_MACHINES, _MOST_VIDEOS = 45, 10, 20, 12
+_MOST_SIDES, _MOST_MACHINES, _MOST_VIDEOS = 10, 20, 12
 # Of one video, and of all: a browser holds the whole file in memory, base64 being a third longer.
 LARGEST_VIDEO_BYTES, LARGEST_VIDEOS_BYTES = 2**24, 2**26
 _VIDEOS = {".mp4": "video/mp4", ".gif": "image/gif"}

@@ -197,10 +197,10 @@ def _short_number(text: str) -> str:
     return text
 
 
-def rounded(value: float | None, digits: int = _DIGITS + 1) -> float | None:
-    """Return a number with so many digits, None for what is not finite."""
+def rounded(value: float | None) -> float | None:
+    """Return a number with few digits, None for what is not finite."""
     known = finite(value)
-    return None if known is None else float(f"{known:.{digits}g}")
+    return None if known is None else float(f"{known:.{_DIGITS + 1}g}")
 
 
 def _spark(run: RunEntry) -> list[list[float | None]]:

@@ -191,28 +191,18 @@ class Dagger(BehaviorCloning):
 class DaggerSAC(Dagger, CloningSAC):
     """DAgger for the policies of SAC."""
 
-    policy_aliases = CloningSAC.policy_aliases
-
 
 class DaggerTD3(Dagger, CloningTD3):
     """DAgger for the policies of TD3."""
-
-    policy_aliases = CloningTD3.policy_aliases
 
 
 class DaggerTQC(Dagger, CloningTQC):
     """DAgger for the policies of TQC."""
 
-    policy_aliases = CloningTQC.policy_aliases
-
 
 class DaggerCrossQ(Dagger, CloningCrossQ):
     """DAgger for the policies of CrossQ."""
 
-    policy_aliases = CloningCrossQ.policy_aliases
-
 
 class DaggerDQN(Dagger, CloningDQN):
     """DAgger for the policies of DQN."""
-
-    policy_aliases = CloningDQN.policy_aliases

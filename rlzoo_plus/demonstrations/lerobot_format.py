@@ -55,11 +55,6 @@ _MOST_FILES = 10_000
 _FAILURES = (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException)
 
 
-def is_lerobot(path: Path) -> bool:
-    """Return whether a folder looks like a dataset of LeRobot."""
-    return (path / INFO).is_file()
-
-
 def write_lerobot(path: Path, dataset: Dataset) -> None:
     """Write a dataset as LeRobot reads it; `meta/info.json` last, so that it is there whole or not.
 

@@ -272,7 +272,7 @@ def _draw(plan: StudyPlan, number: int) -> JobFindings:
     trial = optuna.create_study(sampler=sampler).ask()
     try:
         overrides = plan.draw(trial)
-        return JobFindings(overrides, plan.trial_config(overrides, 0, "trials/0000"))
+        return JobFindings(overrides, plan.trial_config(overrides, "trials/0000"))
     except optuna.TrialPruned:
         return JobFindings([], None, [warning(f"hpo.custom={plan.hpo.custom} prunes draws")])
     except ConfigError as mistake:

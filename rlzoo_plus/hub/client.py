@@ -234,7 +234,8 @@ class Client:
             raise HubError(f"{shown}the Hub answered with {status} {said}".rstrip()) from None
         except (httpx2.TransportError, httpx2.InvalidURL, ConnectionError) as error:
             why = f"cannot be reached ({type(error).__name__}). Is this machine online?"
-            raise UnreachableError(f"{shown}{_without_login(self.endpoint)} {why}") from None
+            address = re.sub(r"//[^/@]*@", "//", self.endpoint)  # Without a login
+            raise UnreachableError(f"{shown}{address} {why}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise HubError(f"{shown}the answer cannot be read: {one_line(error)}") from None
 
@@ -271,7 +272,3 @@ def _check_content(place: Repository, file: RemoteFile, path: Path) -> None:
             is_same = blob.hexdigest() == file.git_hash
     if not is_same:
         raise DamagedFolderError(f"{place}: {file.name} is not what the Hub lists: hashes differ")
-
-
-def _without_login(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", url)

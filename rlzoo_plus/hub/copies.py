@@ -159,14 +159,11 @@ def _wanted(
             f"{place} holds neither a policy of rlzoo_plus (best/MANIFEST.json) nor a zip of "
             "Stable-Baselines3. `rlzoo-plus hub search` finds some."
         )
-    total, free = sum(file.size for file in wanted.values()), shutil.disk_usage(_there(path)).free
+    there = next(parent for parent in path.absolute().parents if parent.is_dir())
+    total, free = sum(file.size for file in wanted.values()), shutil.disk_usage(there).free
     if total > min(LARGEST_BYTES, free):
         raise ConfigError(f"{place} has {total:,} bytes; {free:,} are free here.")
     return wanted
-
-
-def _there(path: Path) -> Path:
-    return next(parent for parent in path.absolute().parents if parent.is_dir())
 
 
 def _check(folder: Path, *, state: bool) -> int | None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER
+from rlzoo_plus.artifacts.run_dir import LARGEST_OF_BUNDLE, LARGEST_OF_RUN
 from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES
 
 CARD, CURVE, VIDEO, ONNX = "README.md", "learning_curve.png", "replay.mp4", "policy.onnx"
@@ -16,21 +17,11 @@ BUNDLES, CHECKPOINTS = ("best", "final"), "checkpoints"
 # All of them in one repository.
 LARGEST_BYTES = 2**33
 _MIB = 2**20
-_BUNDLE = {"MANIFEST.json": 4 * _MIB, "policy.json": 4 * _MIB, "state.json": 4 * _MIB}
-_BUNDLE |= {"tensors.safetensors": 1024 * _MIB}
 # Of a run: small files as they are in its directory.
-RUN_FILES = {
-    "config.yaml": LARGEST_YAML_BYTES,
-    "command.txt": _MIB,
-    "provenance.json": 4 * _MIB,
-    "status.json": 4 * _MIB,
-    "result.json": 4 * _MIB,
-    "evaluations.jsonl": 64 * _MIB,
-    "metrics.jsonl": 256 * _MIB,
-}
+RUN_FILES = {**LARGEST_OF_RUN, "metrics.jsonl": 256 * _MIB}
 _LARGEST = {
     **RUN_FILES,
-    **{f"{which}/{name}": size for which in BUNDLES for name, size in _BUNDLE.items()},
+    **{f"{which}/{name}": size for which in BUNDLES for name, size in LARGEST_OF_BUNDLE.items()},
     CARD: _MIB,
     CURVE: 16 * _MIB,
     VIDEO: 256 * _MIB,

@@ -13,8 +13,6 @@ from rlzoo_plus.hub.client import Client, Repository
 from rlzoo_plus.hub.package import Package
 from rlzoo_plus.hub.repository import largest_of
 
-# Of which libraries a search shows policies, as the Hub tags them.
-LIBRARIES = (LIBRARY, "stable-baselines3")
 _MEAN = re.compile(r"\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?:\+/-\s*(\d+(?:\.\d+)?))?\s*")
 
 

@@ -94,7 +94,9 @@ def randomization(fit: Fit) -> dict[str, Any]:
     """Return `env.kwargs.randomization` for what was identified: three deviations either way."""
     found: dict[str, Any] = {}
     for one in fit.estimates:
-        if one.status in (NOT_TOLD, HELD) or (one.status == KNOWN and _is_nominal(one)):
+        if one.status in (NOT_TOLD, HELD):
+            continue
+        if one.status == KNOWN and np.isclose(one.value, one.parameter.nominal):
             continue
         if one.parameter.joint is None:
             found[one.parameter.name] = _range(one)
@@ -105,10 +107,6 @@ def randomization(fit: Fit) -> dict[str, Any]:
     if latencies != [0] and len(latencies) < LATENCIES:
         found[LATENCY] = {"choice": latencies} if latencies[1:] else latencies[0]
     return found
-
-
-def _is_nominal(one: Estimate) -> bool:
-    return bool(np.isclose(one.value, one.parameter.nominal))
 
 
 def _range(one: Estimate) -> Any:

@@ -6,7 +6,6 @@ down each transition before anything else is done.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +31,6 @@ from rlzoo_plus.runs.plan import Plan, Start
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.runs.train_job import check_before_building, claim_run_dir
 
-log = logging.getLogger(__name__)
 # Transitions that may wait: where each step waits for room, and where no step can wait.
 QUEUE_STEPPED, QUEUE = 8, 1000
 QUEUE_FULL, ALL_STEPS = "queue_full", "all_steps"

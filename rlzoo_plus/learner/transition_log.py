@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Layout:
                 *self._bytes_of(row.next_observation),
                 action,
                 *(() if row.following is None else self._bytes_of(row.following)),
-                json.dumps(row.info, default=_as_list).encode() if row.info else b"",
+                json.dumps(row.info, default=methodcaller("tolist")).encode() if row.info else b"",
             )
         )
         return _HEAD.pack(len(rest), zlib.crc32(rest)) + rest
@@ -130,11 +131,6 @@ class Layout:
 def kept_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of an info with its transition: plain data, unless it is large."""
     return {k: to_plain(v) for k, v in info.items() if k not in _LEFT_OUT and is_plain(v)}
-
-
-def _as_list(value: Any) -> Any:
-    """Return an array, or a number of NumPy, as JSON knows it."""
-    return value.tolist()
 
 
 def _array_in(view: memoryview, start: int, space: Space) -> tuple[np.ndarray, int]:

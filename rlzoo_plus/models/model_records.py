@@ -21,7 +21,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, printable
+from rlzoo_plus.artifacts.run_dir import LARGEST_OF_BUNDLE, LARGEST_OF_RUN
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 
 FOLDER = "models"
@@ -31,19 +32,12 @@ LARGEST_RECORD_BYTES = 2**20
 LARGEST_BYTES = 2**33
 MOST_NUMBER = 999_999
 _MIB = 2**20
-_BUNDLE = {"MANIFEST.json": 4 * _MIB, "policy.json": 4 * _MIB, "state.json": 4 * _MIB}
-_BUNDLE |= {"tensors.safetensors": 1024 * _MIB}
 # The files that a version may have, as in a run directory; each with its largest size.
 _LARGEST = {
-    "config.yaml": LARGEST_YAML_BYTES,
-    "command.txt": _MIB,
-    "provenance.json": 4 * _MIB,
-    "status.json": 4 * _MIB,
-    "result.json": 4 * _MIB,
-    "evaluations.jsonl": 64 * _MIB,
+    **LARGEST_OF_RUN,
     "episodes/evaluation.json": 4 * _MIB,
     "policy.onnx": 1024 * _MIB,
-    **{f"best/{name}": size for name, size in _BUNDLE.items()},
+    **{f"best/{name}": size for name, size in LARGEST_OF_BUNDLE.items()},
 }
 _DEPLOYED = re.compile(r"deploy/[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 _LARGEST_DEPLOYED = 1024 * _MIB

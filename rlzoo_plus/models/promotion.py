@@ -92,12 +92,9 @@ def changes(first: Resolved, second: Resolved) -> dict[str, tuple[Any, Any]]:
         found[f"environment: {text}"] = (pairs[0].get("version"), pairs[1].get("version"))
     known = [run.run_dir.read_provenance().get("packages") for run in runs]
     packages = [each if isinstance(each, dict) else {} for each in known]
-    for key, facts in (("package", packages), ("evaluation", _evaluations(first, second))):
+    evaluations = [each.version.evaluation for each in (first, second)]
+    for key, facts in (("package", packages), ("evaluation", evaluations)):
         for each in dict.fromkeys([*facts[0], *facts[1]]):
             if facts[0].get(each) != facts[1].get(each):
                 found[f"{key} {each}"] = (facts[0].get(each), facts[1].get(each))
     return found
-
-
-def _evaluations(*versions: Resolved) -> list[dict[str, Any]]:
-    return [each.version.evaluation for each in versions]

@@ -13,6 +13,7 @@ from typing import Any
 from rlzoo_plus.agents.policy import save_weights
 from rlzoo_plus.analysis.find_run import LATEST
 from rlzoo_plus.artifacts.atomic import MANIFEST, DamagedFolderError, finite, read_folder
+from rlzoo_plus.artifacts.run_dir import LARGEST_OF_RUN
 from rlzoo_plus.artifacts.untrusted import one_line, printable, read_plain_file
 from rlzoo_plus.deploy.bundle_export import write_deployed
 from rlzoo_plus.errors import ConfigError
@@ -21,11 +22,6 @@ from rlzoo_plus.models.model_store import ModelStore
 from rlzoo_plus.policies.verification import EPISODES, record_evaluation
 from rlzoo_plus.runs.run import Run
 
-# Of a run: small files, as they are in its directory.
-_RUN_FILES = (
-    *("config.yaml", "command.txt", "provenance.json", "status.json", "result.json"),
-    "evaluations.jsonl",
-)
 _SCORES = ("mean_return", "std_return", "iqm_return", "success_rate", "episodes")
 
 
@@ -136,8 +132,8 @@ def _try(notes: list[str], what: str, make: Callable[[], Any]) -> None:
 
 
 def _copy_run(run: Run, folder: Path) -> None:
-    for name in _RUN_FILES:
-        source, largest = run.run_dir.path / name, largest_of(name) or 0
+    for name, largest in LARGEST_OF_RUN.items():
+        source = run.run_dir.path / name
         if not os.path.lexists(source):
             continue
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM
-from rlzoo_plus.config.zoo_flags import FlagParser, Translation, experiments, folder_name
+from rlzoo_plus.config.zoo_flags import FlagParser, Translation, dest_of, experiments, folder_name
 from rlzoo_plus.errors import ConfigError
 
 _VALUES = ("--algo", "--env", "-f --folder", "--exp-id", "--load-checkpoint")
@@ -86,13 +86,10 @@ def _parsed(
     for names in (*switches, *_ANYWAY_SWITCHES):
         parser.add_argument(*names.split(), action="store_true")
     found, rest = parser.parse_known_args(arguments)
-    left_out = {**_ANYWAY, **_ANYWAY_SWITCHES}.items()
-    notes = [f"{flag.split()[-1]}: {why}" for flag, why in left_out if getattr(found, _dest(flag))]
+    left_out = {**_ANYWAY, **_ANYWAY_SWITCHES}
+    given = [flag for flag in left_out if getattr(found, dest_of(flag))]
+    notes = [f"{flag.split()[-1]}: {left_out[flag]}" for flag in given]
     return found, rest, notes
-
-
-def _dest(names: str) -> str:
-    return names.split()[-1].removeprefix("--").replace("-", "_")
 
 
 def _run(found: Namespace) -> Path:

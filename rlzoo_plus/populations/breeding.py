@@ -115,7 +115,8 @@ class Breeder(Scheduler[Task]):
         step = status.get("num_timesteps")
         is_over = end.code in (0, EXIT_ENDED) and status.get("state") in (FINISHED, INTERRUPTED)
         if end.limit is None and is_over and isinstance(step, int):
-            self._end(Result(job.member, job.segment, job.run, step, self._score(job, step)))
+            score = self.members.score(job.run, step)
+            self._end(Result(job.member, job.segment, job.run, step, score))
             return
         if self.stop_signal is not None:
             return
@@ -131,9 +132,6 @@ class Breeder(Scheduler[Task]):
                 with suppress(StopIteration):
                     where = next(p for p in (where, run_dir.path.with_suffix(".txt")) if p.exists())
                 raise RunError(f"member {job.member} failed: {reason}. See {where}.")
-
-    def _score(self, job: Task, step: int) -> float:
-        return self.members.score(job.run, step)
 
     def _end(self, result: Result) -> None:
         self._kills.pop(result.member, None)

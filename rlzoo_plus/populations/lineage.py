@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +110,14 @@ def _read(file: Path) -> tuple[dict[str, Any], list[tuple[int, RunConfig]]]:
         parts = content["parts"]
         if not isinstance(parts, list) or not 0 < len(parts) <= _MOST_PARTS:
             raise ValueError("it has no parts")
-        found = [(part["from_step"], load_stored(_placed(part["config"]))) for part in parts]
+        place = dict.fromkeys(_PLACE)
+        found = [(part["from_step"], load_stored({**part["config"], **place})) for part in parts]
         steps = [step for step, _ in found]
         if any(type(step) is not int for step in steps) or steps != sorted(steps) or steps[0] != 0:
             raise ValueError("its steps are not in order")
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"schedule={printable(file)} is damaged: {one_line(error)}.") from error
     return content, found
-
-
-def _placed(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {**config, **dict.fromkeys(_PLACE)}
 
 
 def _require_trust(file: Path, config: RunConfig, *, trust: bool) -> None:

@@ -50,7 +50,7 @@ class Members:
 
     def config(self, overrides: Sequence[str], run: str) -> RunConfig:
         """Return the configuration of a run; raises as `StudyPlan.trial_config`."""
-        config = self.plan.trial_config(overrides, 0, run)
+        config = self.plan.trial_config(overrides, run)
         # One checkpoint a part, all of which others may go on from.
         kept = config.checkpoint.model_copy(
             update={

@@ -102,10 +102,6 @@ class Population:
         self._write({"result": asdict(result)})
         self.results[result.member, result.segment] = result
 
-    def has_finished(self, member: int) -> bool:
-        """Return whether a member has trained to the end."""
-        return (member, self.settings.segments) in self.results
-
     def best(self) -> Result | None:
         """Return the best result at the end, None if there is none."""
         last = [r for (_, segment), r in self.results.items() if segment == self.settings.segments]

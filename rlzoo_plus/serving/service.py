@@ -30,8 +30,8 @@ _IDLE_S = 3600.0
 class Session:
     """One control loop: its policy with what it remembers, and its last action."""
 
-    def __init__(self, agent: str, policy: ServedPolicy, session_id: str | None = None) -> None:
-        self.id = session_id or secrets.token_hex(8)
+    def __init__(self, agent: str, policy: ServedPolicy) -> None:
+        self.id = secrets.token_hex(8)
         self.agent = agent
         self.used = time.monotonic()
         self.begin(policy)

@@ -213,11 +213,11 @@ def reopen(
     return changed
 
 
-def holder(store: ArtifactStore, run: str, expires_s: float = EXPIRES_S) -> str | None:
+def holder(store: ArtifactStore, run: str) -> str | None:
     """Return the id of the worker that has a run now, None if anyone may take it."""
     entry = list_leases(store, run.rpartition("/")[0]).get(lease_name(run))
     found = None if entry is None else store.get(entry.name, LARGEST_BYTES)
-    if entry is None or found is None or entry.age_s >= expires_s:
+    if entry is None or found is None or entry.age_s >= EXPIRES_S:
         return None
     record = read_record(found[0])
     return str(record.get("worker")) if record.get("state") == RUNNING else None

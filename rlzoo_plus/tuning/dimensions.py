@@ -67,7 +67,7 @@ class Limit:
         product = 1.0
         for factor, is_divisor in self.factors:
             number = look_up(factor) if isinstance(factor, str) else factor
-            if not _is_number(number) or (is_divisor and number == 0):
+            if not is_number(number) or (is_divisor and number == 0):
                 return None
             product = product / number if is_divisor else product * number
         return product
@@ -248,7 +248,7 @@ class Dimension:
         return float(Decimal(str(self.low)) + position * Decimal(str(self.step)))
 
     def _number(self, value: Any) -> tuple[float, bool]:
-        if _is_number(value) and math.isfinite(value):
+        if is_number(value) and math.isfinite(value):
             return value, self.transform != "linear"
         # A function is not called for its numbers: its code may not be trusted.
         if not isinstance(value, str) or is_function(value):
@@ -281,7 +281,8 @@ def _param(choice: Any) -> Primitive:
     return value_text(choice) if isinstance(choice, (list, dict)) else choice
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; a truth value is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

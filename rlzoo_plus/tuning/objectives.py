@@ -64,9 +64,9 @@ def mean_metrics(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: _mean([metrics[name] for metrics in seeds]) for name in names}
 
 
-def rung_of(step: int, n_timesteps: int, seed_index: int = 0) -> int:
-    """Return the rung of a step: twentieths of a run, later seeds after the earlier ones."""
-    return RUNGS * seed_index + min(max(RUNGS * step // n_timesteps, 1), RUNGS)
+def rung_of(step: int, n_timesteps: int) -> int:
+    """Return the rung of a step: twentieths of a run."""
+    return min(max(RUNGS * step // n_timesteps, 1), RUNGS)
 
 
 def rung_values(run: RunDir, n_timesteps: int, name: str) -> dict[int, float]:

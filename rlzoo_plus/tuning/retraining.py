@@ -90,7 +90,7 @@ def _publish(
     winner = next(each for each in report.trials if each.number == report.winner)
     plan.draw_again(winner)
     try:
-        config = job.config if job else plan.trial_config(winner.overrides, 0, winner.folder)
+        config = job.config if job else plan.trial_config(winner.overrides, winner.folder)
         file, option = write_winner(plan, winner.number, config, arguments)
     except ConfigError as error:
         # Hours of training still get their report.

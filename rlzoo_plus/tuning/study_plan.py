@@ -92,8 +92,8 @@ class StudyPlan:
         with contextlib.suppress(*odd):
             self.draw(optuna.trial.FixedTrial(view.params, view.number))
 
-    def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
-        """Return the configuration of one run of a trial: what `train` would take, placed.
+    def trial_config(self, overrides: Sequence[str], folder: str) -> RunConfig:
+        """Return the configuration of a trial's first run: what `train` would take, placed.
 
         Raises:
             ConfigError: The values cannot go together.
@@ -102,9 +102,8 @@ class StudyPlan:
         config = self._composed([*overrides, *_length(self.hpo, self.base)])
         if config.eval.every_steps is None:
             raise ConfigError("eval.every_steps=null: without evaluations there is no objective.")
-        run_dir = str(self.run_path(folder, seed_index))
-        seed = self.base.seed + seed_index
-        return config.model_copy(update={"seed": seed, "run_dir": run_dir, "sweep": None})
+        placed = {"seed": self.base.seed, "run_dir": str(self.run_path(folder, 0)), "sweep": None}
+        return config.model_copy(update=placed)
 
     def full_config(self, overrides: Sequence[str], seed_index: int) -> RunConfig:
         """Return the configuration of a trial's values at full length, with a fresh seed."""
@@ -194,7 +193,7 @@ def check_draws(plan: StudyPlan) -> None:
             reasons.append(str(error) or f"{plan.hpo.custom} pruned it.")
         else:
             try:
-                plan.trial_config(overrides, 0, "trials/0000")
+                plan.trial_config(overrides, "trials/0000")
                 return
             except ConfigError as error:
                 reasons.append(str(error))

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlzoo_plus.analysis.style import escaped
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.tuning.dimensions import is_number
 
 _MOST_TICKS, _LONGEST_VALUE, _TOO_LARGE = 6, 12, 1e100
 # A value's range from which on it is drawn on a logarithmic axis.
@@ -30,7 +31,7 @@ class Scale:
         Without a kind, numbers that span orders of magnitude get a logarithmic one.
         """
         known = [value for value in values if value is not None]
-        numbers = [float(value) for value in known if _is_number(value)]
+        numbers = [float(value) for value in known if is_number(value)]
         if len(numbers) < len(known):
             return cls(categories=tuple(sorted({_text(value) for value in known})))
         finite = sorted({number for number in numbers if is_finite(number)})
@@ -96,10 +97,6 @@ def scale_of_parameter(name: str, kind: str) -> str:
 def is_finite(number: float) -> bool:
     """Return whether a number can be drawn: it is not NaN, nor near what would overflow."""
     return abs(number) < _TOO_LARGE
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _text(value: Any) -> str:

@@ -55,7 +55,7 @@ class TrialRun:
         self.plan, self.study = plan, study
         self.number, self.folder = asked.number, asked.folder
         self.seed_index = self.killed = 0
-        first = plan.trial_config(overrides, 0, self.folder)
+        first = plan.trial_config(overrides, self.folder)
         self._jobs = [self._make_job(first, index) for index in range(plan.hpo.seeds)]
         # When its next run may begin, in `time.monotonic` [s]; never while one runs.
         self._due = -math.inf

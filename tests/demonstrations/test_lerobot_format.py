@@ -17,7 +17,7 @@ from support.training import tiny_config, train_run
 
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.demonstrations.dataset import Dataset, Demonstration
-from rlzoo_plus.demonstrations.lerobot_format import is_lerobot, read_lerobot, write_lerobot
+from rlzoo_plus.demonstrations.lerobot_format import read_lerobot, write_lerobot
 from rlzoo_plus.demonstrations.minari_format import read_dataset
 from rlzoo_plus.errors import ConfigError
 
@@ -102,7 +102,7 @@ def test_pictures_are_refused_and_a_full_folder_is_left_alone(tmp_path):
     pictures = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     with pytest.raises(ConfigError, match="no pictures"):
         write_lerobot(tmp_path / "a", dataset(pictures))
-    assert not is_lerobot(tmp_path / "a")
+    assert not (tmp_path / "a" / INFO).exists()
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("mine")
     with pytest.raises(ConfigError, match="holds files already"):

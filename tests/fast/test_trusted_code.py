@@ -46,10 +46,6 @@ class Asks(CheckpointCallback):
         self.seen.append(self.model.trusted_code_token is not None)
 
 
-def no_stop(_locals, _globals):
-    return True
-
-
 def small_ppo(kind=PPO):
     kind = with_iteration_hook(kind, Accelerated)
     agent = kind("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, n_epochs=2, seed=0)

@@ -1,9 +1,7 @@
 """A store that lies: each answer is one line of refusal, and nothing is written outside."""
 
-import io
 import json
 import os
-import zipfile
 from email.utils import formatdate
 
 import pytest
@@ -147,13 +145,6 @@ def test_a_write_without_a_tag_is_one_line(liar, store):
 
 
 # What other writers left in an honest store.
-
-
-def _bundle():
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("policy.json", b"{}")
-    return packed.getvalue()
 
 
 def test_files_where_a_push_has_zips_are_no_part_of_a_run(honest, tmp_path):

@@ -42,13 +42,6 @@ class Broken:
         return "text"
 
 
-class NeedsMore:
-    def __init__(self, much):
-        self.much = much
-
-    begin = step = end = None
-
-
 def _episode(meter, actions):
     for action in actions:
         meter.step(np.zeros(1), action, 1.0, {"energy": 2.0})

@@ -52,12 +52,9 @@ def test_seeds_are_averaged_where_all_of_them_tell_a_figure():
     assert mean_metrics([]) == {}
 
 
-@pytest.mark.parametrize(
-    ("step", "seed_index", "rung"),
-    [(1, 0, 1), (99, 0, 1), (100, 0, 2), (1000, 0, 20), (1200, 0, 20), (1, 1, 21), (1000, 2, 60)],
-)
-def test_rungs_are_twentieths_with_later_seeds_behind(step, seed_index, rung):
-    assert rung_of(step, 1000, seed_index) == rung
+@pytest.mark.parametrize(("step", "rung"), [(1, 1), (99, 1), (100, 2), (1000, 20), (1200, 20)])
+def test_rungs_are_twentieths(step, rung):
+    assert rung_of(step, 1000) == rung
 
 
 def test_the_first_evaluation_of_a_rung_stands_for_it(tmp_path):

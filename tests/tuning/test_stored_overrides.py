@@ -88,7 +88,7 @@ def test_the_best_trial_that_may_run_code_is_not_trained_again(make, word):
     with pytest.raises(UntrustedError, match="add --trust"):
         retraining_jobs(tuner.plan, [view])
     with pytest.raises(UntrustedError, match="add --trust"):
-        tuner.plan.trial_config(view.overrides, 0, view.folder)
+        tuner.plan.trial_config(view.overrides, view.folder)
     assert composed == []
 
 

@@ -123,7 +123,7 @@ def test_a_run_that_was_finished_for_a_dead_controller_is_not_trained_again(
     asked = tuner.study.ask("a dead controller")
     overrides = tuner.study.draw(asked, tuner.plan.draw)
     tuner.study.set_overrides(asked.number, overrides)
-    config = tuner.plan.trial_config(overrides, 0, asked.folder).model_dump()
+    config = tuner.plan.trial_config(overrides, asked.folder).model_dump()
     from rlzoo_plus.sweeps.launchers.submitter import Submitter, run_record
 
     record = run_record("trials/0000/s0", config, "as it was")

@@ -30,7 +30,6 @@ from robots.transition import Transition
 
 # Where the place of a part is fixed, or that of the base, in place of the number of a link.
 _OF_BASE, _FIXED = -1, -2
-_same: dict[type, bool] = {}
 
 
 # What keeps walkers alive, by number in worlds.c, with the height and the bonus of their
