@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     add("run", metavar="RUN|FOLDER", help=f"{RUN_HELP}; with --fit, FOLDER of --out")
     add("--out", type=Path, metavar="FOLDER", help="for clips and answers; what is there stays")
     add("--fit", type=Path, metavar="MODEL", help="write a reward model to this folder")
-    add("--pairs", type=positive(int), default=100, help="how many (default 100)")
+    add("--pairs", type=positive(int), default=40, help="how many (default 40)")
     add("--clip-steps", type=positive(int), default=50, help="of a clip (default 50)")
     add("--rater", default="person", help="person, or synthetic[:beta=1,gamma=0.9,mistake=0.1,"
         "skip=0.1,equal=0.1,seed=1]: answers from the true return, with errors")  # fmt: skip
