@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.vec_env.base_vec_env import (
-    VecEnv,
-    VecEnvObs,
-    VecEnvStepReturn,
-    VecEnvWrapper,
-)
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
 
 from rlzoo_plus.config.schema import CostConfig
 from rlzoo_plus.envs.monitor import EPISODE, is_number
+from rlzoo_plus.envs.reward_vec_env import RewardVecEnv
 from rlzoo_plus.errors import ConfigError, RunError
 
 _NUMBERS = ("weight", "integral", "last_cost")
 
 
-class CostLimitVecEnv(VecEnvWrapper):
+class CostLimitVecEnv(RewardVecEnv):
     """Wrapper that gives agents `(reward - weight * cost) / (1 + weight)` as their reward.
 
     After every few episodes a PID controller moves the weight, so that the mean cost of an episode

@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env.base_vec_env import (
-    VecEnv,
-    VecEnvObs,
-    VecEnvStepReturn,
-    VecEnvWrapper,
-)
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
 
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.monitor import EPISODE
+from rlzoo_plus.envs.reward_vec_env import RewardVecEnv
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.preferences.reward_model import RewardModel, load_reward_model
 
@@ -27,7 +22,7 @@ _CAUTION = 1.0
 _SUMS = ("_return", "_disagreement", "_length")
 
 
-class LearnedRewardVecEnv(VecEnvWrapper):
+class LearnedRewardVecEnv(RewardVecEnv):
     """Wrapper that gives agents the reward of a model in place of the environment's.
 
     The reward is the mean of the ensemble's members less their standard deviation.
@@ -85,15 +80,6 @@ class LearnedRewardVecEnv(VecEnvWrapper):
                 getattr(self, name)[rank] = 0.0
         self._seen = self._model.inputs.of_observations(observations)
         return observations, learned.astype(np.asarray(rewards).dtype), dones, infos
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return whether each is wrapped; in no monitor, whose returns are not those learned from.
-
-        ARS would rate its candidates by them.
-        """
-        if issubclass(wrapper_class, Monitor):
-            return [False for _ in self._get_indices(indices)]
-        return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs, as plain data."""

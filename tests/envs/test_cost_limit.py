@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from sb3_contrib import ARS
 from stable_baselines3.common.vec_env import DummyVecEnv
 from support.training import tiny_config
 
@@ -67,6 +68,16 @@ def test_returns_are_those_of_the_environment_and_the_cost_is_told_with_them():
     assert [episode["r"] for episode in ended] == [4.0, 4.0]
     assert [episode["cost/episode"] for episode in ended] == [8.0, 8.0]
     assert ended[0]["cost/weight"] == 0.0 < ended[1]["cost/weight"]
+
+
+def test_ars_rates_its_candidates_by_what_agents_are_given():
+    # Their returns in the environment are 4: those of its monitor.
+    ars = ARS("LinearPolicy", priced(2.0, limit=0.0, kp=100.0, max_weight=3.0), n_delta=1, seed=0)
+    rated = []
+    evaluate = ars.evaluate_candidates
+    ars.evaluate_candidates = lambda *args: rated.append(evaluate(*args)) or rated[-1]
+    ars.learn(16)
+    assert rated[-1].tolist() == pytest.approx([4 * (1 - 3 * 2) / 4] * 2)
 
 
 def test_each_environment_pays_its_own_cost():
