@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.cadence import longest_evaluated
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, Family, get_algorithm
 from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
+from rlzoo_plus.config.stages import config_of_stage
 from rlzoo_plus.envs.batching import require_batchable
 from rlzoo_plus.envs.episodes import has_exact_state
 from rlzoo_plus.envs.exactness import replay_problem
@@ -57,10 +59,30 @@ class EnvFacts:
 def inspect_env(config: RunConfig) -> EnvFacts:
     """Make the environment once, look at it, and check that the algorithm can act in it.
 
+    The same holds for the environment of each stage of a curriculum.
+
     Raises:
-        ConfigError: It cannot be made, does not suit the algorithm, or cannot be stepped as
-            `vec_env` says.
+        ConfigError: One cannot be made, does not suit the algorithm, or cannot be stepped as
+            `vec_env` says; a stage has other spaces.
     """
+    facts = _inspect_one_env(config)
+    for stage in range(len(config.curriculum)):
+        try:
+            found = _inspect_one_env(config_of_stage(config, stage))
+        except ConfigError as error:
+            raise ConfigError(f"curriculum[{stage}]: {error}") from error
+        for what in ("observation_space", "action_space"):
+            here, there = getattr(found, what), getattr(facts, what)
+            if here != there:
+                raise ConfigError(
+                    f"curriculum[{stage}].set gives another {what}: {printable(here)}, and "
+                    f"{printable(there)} in the run's own environment. The same policy acts in "
+                    "both: set what leaves the spaces as they are."
+                )
+    return facts
+
+
+def _inspect_one_env(config: RunConfig) -> EnvFacts:
     if config.env.credit is not None and config.vec_env != "pettingzoo":
         raise ConfigError(
             f"env.credit: vec_env={config.vec_env} has one agent, which earns all. Add "

@@ -23,10 +23,9 @@ from rlzoo_plus.artifacts.provenance import collect_provenance
 from rlzoo_plus.artifacts.result import ANOTHER_ACTED
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
 from rlzoo_plus.artifacts.secrets import redact
-from rlzoo_plus.artifacts.untrusted import printable, printable_lines
+from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.config.own_code import import_packages, own_modules
 from rlzoo_plus.config.resolve import config_hash, validate_config
-from rlzoo_plus.config.stages import config_of_stage
 from rlzoo_plus.envs.engine import engine_version
 from rlzoo_plus.envs.environment_version import environment_version
 from rlzoo_plus.envs.seeding import SeedStreams
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.artifacts.result import TrainResult
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.envs.fit import EnvFacts
     from rlzoo_plus.training.callbacks import StopRequest
 
 log = logging.getLogger(__name__)
@@ -104,8 +102,6 @@ def check_before_building(plan: Plan) -> str | None:
     for text in facts.warnings:
         log.warning(text)
     check_memory(plan.config, facts.observation_space, facts.action_space)
-    for stage in range(len(plan.config.curriculum)):
-        _check_stage(plan.config, stage, facts, inspect_env)
     if plan.config.tracker is not None:
         check_tracker(plan.config.tracker)
     check_store(plan.config)
@@ -120,24 +116,6 @@ def check_before_building(plan: Plan) -> str | None:
         if not os.access(path, os.W_OK | os.X_OK):
             raise ConfigError(f"run_dir={path} cannot be written to. Choose another directory.")
     return ANOTHER_ACTED if plan.config.asynchronous else facts.replay_problem
-
-
-def _check_stage(
-    config: RunConfig, stage: int, own: EnvFacts, inspect: Callable[[RunConfig], EnvFacts]
-) -> None:
-    """Check that the environment of a stage can be made, and has the spaces of the run's own."""
-    try:
-        facts = inspect(config_of_stage(config, stage))
-    except ConfigError as error:
-        raise ConfigError(f"curriculum[{stage}]: {error}") from error
-    for what in ("observation_space", "action_space"):
-        here, there = getattr(facts, what), getattr(own, what)
-        if here != there:
-            raise ConfigError(
-                f"curriculum[{stage}].set gives another {what}: {printable(here)}, and "
-                f"{printable(there)} in the run's own environment. The same policy acts in both: "
-                "set what leaves the spaces as they are."
-            )
 
 
 def run_plan(

@@ -83,6 +83,7 @@ def _environment_key(config: RunConfig) -> str:
         "algo": {"name", "packages", "replay_buffer"},
         "eval": {"max_episode_steps"},
         "network": {"policy", "features_extractor"},
+        "curriculum": True,
     }
     return f"environment {config.model_dump_json(include=deciding)}"
 

@@ -116,7 +116,7 @@ def test_evaluations_can_decide(tmp_path):
 
 
 @pytest.mark.training
-def test_a_stage_with_other_spaces_is_refused_before_the_training(tmp_path, capsys):
+def test_a_stage_with_other_spaces_is_refused_before_the_training(tmp_path, in_process, capsys):
     words = ["env=cartpole_bullet", f"run_dir={tmp_path / 'run'}",
              "curriculum=[{set: {env.kwargs.discrete: true}, until: {steps: 5}}]"]  # fmt: skip
     assert dispatch.run("train", words) == 2
@@ -124,6 +124,11 @@ def test_a_stage_with_other_spaces_is_refused_before_the_training(tmp_path, caps
     words[-1] = "curriculum=[{set: {env.kwargs.forse_n: 3}, until: {steps: 5}}]"
     assert dispatch.run("train", words) == 2
     assert "curriculum[0]: " in capsys.readouterr().err
+    assert dispatch.run("doctor", words) == 2
+    assert "curriculum[0]: " in capsys.readouterr().out
+    assert dispatch.run("train", ["-m", "seed=0,1", words[0], words[-1]]) == 2
+    assert "curriculum[0]: " in capsys.readouterr().err
+    assert not (tmp_path / "outputs").exists()
 
 
 @pytest.mark.training
