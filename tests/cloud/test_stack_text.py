@@ -12,6 +12,7 @@ import pytest
 import rlzoo_plus.cloud
 from rlzoo_plus.cloud.project import Project, output_of, project_tags
 from rlzoo_plus.cloud.template import template_path
+from rlzoo_plus.config import search_path
 
 CLOUD = Path(rlzoo_plus.cloud.__file__).parent
 # Of AWS: bytes of a template that is sent in the request, characters of a managed policy.
@@ -331,10 +332,8 @@ def test_template_is_in_the_wheel_and_found_beside_the_package():
 
 
 def test_template_of_an_installed_package_is_inside_it(tmp_path, monkeypatch):
-    from rlzoo_plus.cloud import template
-
     package = tmp_path / "site-packages" / "rlzoo_plus"
     (package / "aws").mkdir(parents=True)
     (package / "aws" / "stack.yaml").write_text("Resources: {}")
-    monkeypatch.setattr(template, "__file__", str(package / "cloud" / "template.py"))
+    monkeypatch.setattr(search_path, "__file__", str(package / "config" / "search_path.py"))
     assert template_path() == package / "aws" / "stack.yaml"
