@@ -53,8 +53,17 @@ def use_s3(monkeypatch, endpoint, **more):
 @functools.cache
 def shared_server():
     """Return the endpoint of the server of this process: to stop one takes half a second."""
+    from moto.s3.responses import S3Response
     from moto.server import ThreadedMotoServer
 
+    put_object, lock = S3Response.put_object, threading.Lock()
+
+    def put_one_at_a_time(response):
+        # Moto looks for an object and then writes it: S3 lets one of several writers win.
+        with lock:
+            return put_object(response)
+
+    S3Response.put_object = put_one_at_a_time
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
