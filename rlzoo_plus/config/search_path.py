@@ -27,7 +27,11 @@ def conf_dir() -> Path:
 
 
 def shipped_folder(name: str, file: str) -> Path:
-    """Return a shipped folder that has a file: beside the package in a checkout, else inside it."""
+    """Return a shipped folder that has a file: beside the package in a checkout, else inside it.
+
+    Raises:
+        ConfigError: The installation lacks it.
+    """
     here = Path(__file__).resolve().parents[1]
     for folder in (here / name, here.parent / name):
         if (folder / file).is_file():

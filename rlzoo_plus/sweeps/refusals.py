@@ -83,7 +83,7 @@ def _environment_key(config: RunConfig) -> str:
         "algo": {"name", "packages", "replay_buffer"},
         "eval": {"max_episode_steps"},
         "network": {"policy", "features_extractor"},
-        "curriculum": True,
+        "curriculum": {"__all__": {"set"}},
     }
     return f"environment {config.model_dump_json(include=deciding)}"
 
