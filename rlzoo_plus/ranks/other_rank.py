@@ -38,6 +38,8 @@ from rlzoo_plus.training.resume.snapshot import restore_all, state_of
 log = logging.getLogger(__name__)
 # What all ranks have alike, and a checkpoint therefore once.
 _SHARED = ("parameters", "tensors")
+# Until rank 0 has said what it stops for, where another rank has died.
+_STOPPED_WITHIN_S = 60.0
 
 
 class LeaderLostError(Exception):
@@ -52,11 +54,14 @@ def serve(ticket: dict[str, Any]) -> int:
     """
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    threading.Thread(target=_watch, args=(ticket,), daemon=True).start()
+    watch = threading.Thread(target=_watch, args=(ticket,), daemon=True)
+    watch.start()
     code, error = 0, None
     try:
         _take_part(ticket, answers)
     except LeaderLostError:
+        # It tells why, and ends this process: the connections of a rank close before its pipes.
+        watch.join(_STOPPED_WITHIN_S)
         return FOLLOWED
     except ConfigError as found:
         code, error = USER_ERROR, str(found)

@@ -133,6 +133,34 @@ def test_a_killed_rank_ends_all_with_one_message_and_the_run_resumes(rank, tmp_p
     assert (result.state, result.num_timesteps) == ("finished", step + 256)
 
 
+LOST = """
+import sys
+from rlzoo_plus.ranks import other_rank
+
+def take_part(ticket, answers):
+    raise other_rank.LeaderLostError
+
+other_rank._take_part = take_part
+sys.exit(other_rank.serve({"rank": 1, "leader": 7, "folder": "gone", "run_dir": "a/run"}))
+"""
+
+
+def test_a_rank_that_lost_the_connection_first_still_says_that_rank_zero_has_died():
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOST],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        # It waits for the end of its input, which tells of the death.
+        process.wait(5)
+    said = process.communicate()[1]
+    assert "error: rank 0 (process 7) has died" in said
+    assert process.returncode == rank_zero.FOLLOWED
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
 def test_ctrl_c_stops_all_ranks_with_a_checkpoint(tmp_path):
