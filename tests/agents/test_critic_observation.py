@@ -107,19 +107,6 @@ def test_a_restored_agent_goes_on_with_the_same_bits(trained):
     assert_same_tree(capture(agent), capture(other))
 
 
-@pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_recorded_updates_are_those_of_the_library(algo):
-    # What is one of several is not recorded.
-    numbers = "env.wrappers=[{filter_observation: {filter_keys: [zeta, alpha]}}]"
-    agents = []
-    for on in ("true", "false"):
-        agents.append(agent_of(config_of(algo, numbers, f"record_updates={on}")).learn(256))
-    one, two = (agent.policy.state_dict() for agent in agents)
-    assert agents[0].recorded.n_recorded
-    assert one.keys() == two.keys()
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
 def test_critics_learn_from_it_and_actors_have_fewer_inputs():
     policy = agent_of(config_of("ppo")).policy
     # kind is one of three.
