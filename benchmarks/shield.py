@@ -34,12 +34,18 @@ ROBOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "cart-pole": (
         # Balancing, an episode of a random policy would end with the fall of the pole.
         "robots/CartPoleSwingUp-v0",
-        # The rail ends at 15 m: the cart turns before 1.5 m.
-        {"joint_margin": 13.5, "max_velocity": 1.0, "max_torque": 8.0, "max_action_rate": 0.5},
+        # The rail ends at 15 m: the cart turns before 1.5 m. A spinning pole pulls harder than a
+        # motor of 8 N brakes, so the shield counts with less than its best deceleration.
+        {
+            **{"joint_margin": 13.5, "max_velocity": 1.0, "max_torque": 8.0},
+            **{"max_action_rate": 0.5, "deceleration": 1.5},
+        },
     ),
     "a1": (
+        # Position and velocity are those of its description: as it falls, the ground moves its
+        # joints harder than its motors can stop them.
         "robots/A1Walk-v1",
-        {"joint_margin": 0.3, "max_velocity": 6.0, "max_torque": 30.0, "max_action_rate": 0.5},
+        {"joint_margin": 0.0, "max_velocity": 21.0, "max_torque": 30.0, "max_action_rate": 0.5},
     ),
     "kuka": (
         "robots/KukaReach-v1",
@@ -100,6 +106,8 @@ def make(name: str, answer: str, engine: str | None) -> RobotVecEnv:
     env_id, limits = ROBOTS[name]
     robots.register_robots()
     safety = {**limits, "on_violation": answer}
+    if answer != "shield":
+        safety.pop("deceleration", None)  # Only a shield takes it.
     envs = [gymnasium.make(env_id, engine=engine, safety=safety) for _ in range(N_WORLDS)]
     return RobotVecEnv([env.unwrapped for env in envs])  # type: ignore[misc]
 

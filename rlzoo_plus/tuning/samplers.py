@@ -86,7 +86,38 @@ _NEEDS = {"cmaes": "cmaes", "gp": "scipy", "qmc": "scipy"}
 _SAMPLER_OPTIONS = "hpo.sampler_options"
 
 
-class PlainCmaEsSampler(optuna.samplers.CmaEsSampler):
+class _Renumbered:
+    """A sampler that draws for the number that a trial would have if no attempt had been lost."""
+
+    number: int | None = None  # That of the trial itself if None
+
+    def renumbered(self, trial: FrozenTrial) -> FrozenTrial:
+        """Return the trial, of the same storage, with that number."""
+        trial = copy.copy(trial)
+        if self.number is not None:
+            trial.number = self.number
+        return trial
+
+
+class OrderedGridSampler(_Renumbered, optuna.samplers.GridSampler):
+    """A grid of which each trial takes the point of its own number."""
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Choose the point."""
+        super().before_trial(study, self.renumbered(trial))
+
+
+class OrderedQmcSampler(_Renumbered, optuna.samplers.QMCSampler):
+    """A quasi-random sequence of which each trial takes the point of its own number.
+
+    Optuna counts the points that were drawn: a lost attempt would use up another one.
+    """
+
+    def _find_sample_id(self, study: optuna.Study, search_space: Mapping[str, Any]) -> int:
+        return self.number or 0
+
+
+class PlainCmaEsSampler(_Renumbered, optuna.samplers.CmaEsSampler):
     """CMA-ES that stores no pickle: its state is computed anew from the values of the trials.
 
     Optuna keeps the optimizer as a pickle among the attributes of trials, and a storage may be
@@ -101,7 +132,7 @@ class PlainCmaEsSampler(optuna.samplers.CmaEsSampler):
     ) -> dict[str, Any]:
         """Draw several values together."""
         try:
-            return super().sample_relative(study, trial, search_space)
+            return super().sample_relative(study, self.renumbered(trial), search_space)
         # Optuna does not check the attributes of trials.
         except (LookupError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
             raise ConfigError(
@@ -146,10 +177,19 @@ class PlainCmaEsSampler(optuna.samplers.CmaEsSampler):
         return trans.transform(trial.params)
 
 
+_OWN = {"cmaes": PlainCmaEsSampler, "grid": OrderedGridSampler, "qmc": OrderedQmcSampler}
+
+
 def make_sampler(
     hpo: HpoConfig, number: int, grid: Grid | None = None
 ) -> optuna.samplers.BaseSampler:
-    """Create the sampler of one trial; a grid has the values of each parameter."""
+    """Create the sampler of one trial.
+
+    Args:
+        hpo: Names it, and has its options.
+        number: Of the trial, not counting attempts that were lost.
+        grid: The values of each parameter, for `sampler=grid`.
+    """
     name = hpo.sampler
     if name not in _SAMPLERS:
         raise ConfigError(unknown_name("hpo.sampler", name, (*SAMPLERS, PBT)))
@@ -161,7 +201,7 @@ def make_sampler(
             f"hpo.sampler={name} needs the package {_NEEDS[name]}. "
             "Install it: pip install 'rlzoo-plus[tune]'"
         )
-    target = PlainCmaEsSampler if name == "cmaes" else getattr(optuna.samplers, _SAMPLERS[name])
+    target = _OWN.get(name, getattr(optuna.samplers, _SAMPLERS[name]))
     seed = hpo.seed % 2**32 if name in _CONSTANT_SEED else trial_seed(hpo.seed, number)
     (options,) = check_options(_SAMPLER_OPTIONS, hpo.sampler_options, target)
     defaults: dict[str, Any] = {}
@@ -177,6 +217,8 @@ def make_sampler(
     made: optuna.samplers.BaseSampler = build(
         _SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed}
     )
+    if isinstance(made, _Renumbered):
+        made.number = number
     return made
 
 

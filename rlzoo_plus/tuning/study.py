@@ -151,9 +151,10 @@ class Study(Leases):
         self.start_heartbeats(frozen, renew=True)
         # A copy for each trial, of the same storage, with a sampler whose seed is made of the
         # trial's number: a study that goes on does not draw the same points again, and one with a
-        # single worker draws the same ones each time.
+        # single worker draws the same ones each time, killed or not.
         study = copy.copy(self.optuna_study)
-        study.sampler = make_sampler(self.hpo, number, self.grid)
+        number_of_draw = noted.undisturbed_number(number, self.frozen_trials())
+        study.sampler = make_sampler(self.hpo, number_of_draw, self.grid)
         return AskedTrial(
             trial=optuna.trial.Trial(study, trial_id),
             number=number,

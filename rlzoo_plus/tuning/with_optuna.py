@@ -7,6 +7,8 @@ What is used of Optuna that it does not document, with the test that notices a c
 - `samplers.PlainCmaEsSampler` replaces `_restore_optimizer`, `_init_optimizer` and
   `_get_solution_trials`, and reads `_cma_rng`, `_with_margin` and the attribute `x_for_tell`:
   test_cma_draws_what_optunas_own_draws_and_stores_no_pickle.
+- `samplers.OrderedQmcSampler` replaces `_find_sample_id`, and a grid and CMA-ES read the number of
+  the trial that they are given: test_a_killed_study_draws_what_it_would_have_drawn.
 - `trial_lease` writes the attributes `constraints:...` and `fixed_params`, as `Trial` and
   `enqueue_trial` do: test_what_was_told_is_read_back, test_a_trial_that_was_half_drawn_keeps_what_
   was_drawn.

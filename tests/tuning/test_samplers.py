@@ -20,9 +20,12 @@ TWO = {"late_return": "maximize", "training_time_s": "minimize"}
 
 @pytest.fixture
 def draws(tmp_path, settings):
-    """Return a function: settings to the points that a study of one worker draws."""
+    """Return a function: settings to the points that a study of one worker draws.
 
-    def draw(folder, count, **changes):
+    The worker of each of the `killed` draws dies before its trial has ended.
+    """
+
+    def draw(folder, count, killed=(), **changes):
         hpo = settings(n_trials=count, **changes)
         grid = GRID if hpo.sampler == "grid" else None
         # Opened anew for each trial: as little may be kept in memory as with a new command.
@@ -33,6 +36,10 @@ def draws(tmp_path, settings):
             if asked is None:
                 return points
             point = _point(asked.trial, hpo.sampler)
+            if len(points) in killed and not asked.attempt:
+                study.set_overrides(asked.number, ["gamma=0.9"])
+                study.requeue_orphans(lambda owner: True)
+                continue
             points.append(point)
             values = [point[0] * point[1], point[0]][: len(hpo.objectives)]
             assert study.done(asked.number, values, {"late_return": values[0]})
@@ -57,6 +64,14 @@ def test_a_study_draws_the_same_points_again_and_none_twice(draws, sampler):
     assert draws("b", 12, **changes) == points
     if sampler not in ("qmc", "grid"):
         assert draws("c", 12, seed=1, **changes) != points
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_killed_study_draws_what_it_would_have_drawn(draws, sampler):
+    options = {"tpe": {"n_startup_trials": 4}, "gp": {"n_startup_trials": 4}}.get(sampler, {})
+    changes = {"sampler": sampler, "sampler_options": options}
+    whole, killed = draws("a", 12, **changes), draws("b", 12, killed=(1, 4, 5, 8), **changes)
+    assert killed == whole
 
 
 @pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name != "cmaes"])
