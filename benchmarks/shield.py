@@ -32,20 +32,20 @@ Floats = NDArray[np.float64]
 
 ROBOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "cart-pole": (
-        # Balancing, an episode of a random policy would end with the fall of the pole.
+        "robots/CartPoleBalance-v0",
+        # The rail ends at 15 m: the cart turns before 0.2 m.
+        {"joint_margin": 14.8, "max_velocity": 1.0, "max_torque": 8.0, "max_action_rate": 0.5},
+    ),
+    "swing-up": (
+        # Its pole spins, and pulls harder than the weight that the promise is about.
         "robots/CartPoleSwingUp-v0",
-        # The rail ends at 15 m: the cart turns before 1.5 m. A spinning pole pulls harder than a
-        # motor of 8 N brakes, so the shield counts with less than its best deceleration.
-        {
-            **{"joint_margin": 13.5, "max_velocity": 1.0, "max_torque": 8.0},
-            **{"max_action_rate": 0.5, "deceleration": 1.5},
-        },
+        {"joint_margin": 13.5, "max_velocity": 1.0, "max_torque": 8.0, "max_action_rate": 0.5},
     ),
     "a1": (
-        # Position and velocity are those of its description: as it falls, the ground moves its
-        # joints harder than its motors can stop them.
+        # The limits of its description; within narrower ones the ground moves the joints of a
+        # robot that falls harder than its motors can stop them.
         "robots/A1Walk-v1",
-        {"joint_margin": 0.0, "max_velocity": 21.0, "max_torque": 30.0, "max_action_rate": 0.5},
+        {"joint_margin": 0.0, "max_velocity": 21.0, "max_torque": 33.5, "max_action_rate": 0.5},
     ),
     "kuka": (
         "robots/KukaReach-v1",
@@ -106,8 +106,6 @@ def make(name: str, answer: str, engine: str | None) -> RobotVecEnv:
     env_id, limits = ROBOTS[name]
     robots.register_robots()
     safety = {**limits, "on_violation": answer}
-    if answer != "shield":
-        safety.pop("deceleration", None)  # Only a shield takes it.
     envs = [gymnasium.make(env_id, engine=engine, safety=safety) for _ in range(N_WORLDS)]
     return RobotVecEnv([env.unwrapped for env in envs])  # type: ignore[misc]
 
