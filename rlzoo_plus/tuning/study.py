@@ -153,7 +153,7 @@ class Study(Leases):
         # trial's number: a study that goes on does not draw the same points again, and one with a
         # single worker draws the same ones each time, killed or not.
         study = copy.copy(self.optuna_study)
-        number_of_draw = noted.undisturbed_number(number, self.frozen_trials())
+        number_of_draw = noted.undisturbed_number(frozen, self.frozen_trials())
         study.sampler = make_sampler(self.hpo, number_of_draw, self.grid)
         return AskedTrial(
             trial=optuna.trial.Trial(study, trial_id),

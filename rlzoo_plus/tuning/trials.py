@@ -213,15 +213,15 @@ def places(trials: Sequence[FrozenTrial]) -> list[int]:
     return [trial.number for trial in sorted(counted, key=lambda t: (root_of(t), t.number))]
 
 
-def undisturbed_number(number: int, trials: Iterable[FrozenTrial]) -> int:
+def undisturbed_number(trial: FrozenTrial, trials: Iterable[FrozenTrial]) -> int:
     """Return the number that a trial would have if no attempt had been lost before it."""
-    by_number = {trial.number: trial for trial in trials}
-    root = root_of(by_number[number])
+    root = root_of(trial)
 
-    def is_extra(trial: FrozenTrial) -> bool:
-        return RETRY_OF in trial.user_attrs or trial.user_attrs.get(KIND) == SURPLUS
+    def is_extra(other: FrozenTrial) -> bool:
+        return RETRY_OF in other.user_attrs or other.user_attrs.get(KIND) == SURPLUS
 
-    return root - sum(is_extra(trial) for n, trial in by_number.items() if n < root)
+    # Counted, not subtracted: a storage may be untrusted, and hold any root.
+    return sum(not is_extra(other) for other in trials if other.number < root)
 
 
 def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:

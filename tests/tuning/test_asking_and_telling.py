@@ -415,6 +415,14 @@ def test_a_storage_of_a_stranger_is_read_defensively(open_study):
     assert (view.metrics, view.retry_of) == ({"best_return": 2.0}, None)
 
 
+def test_a_root_of_a_stranger_makes_no_large_number():
+    trials = [create_trial(value=1.0) for _ in range(3)]
+    for number, trial in enumerate(trials):
+        trial.number = number
+    trials[2].user_attrs[noted.ROOT] = 10**18
+    assert noted.undisturbed_number(trials[2], trials) == 3
+
+
 def test_states_that_count_fill_the_study(open_study):
     study = open_study(n_trials=4)
     run_one(study)
