@@ -327,7 +327,11 @@ def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) ->
     kwargs |= _backend(spec).parts(network)
     values = network.model_dump()
     kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
-    kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}
+    lstm = {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}
+    if spec.family is Family.OFF_POLICY:
+        # Of these, actor and critic always have an LSTM each.
+        lstm = {k: v for k, v in lstm.items() if k not in ("shared_lstm", "enable_critic_lstm")}
+    kwargs |= lstm
     kwargs |= network.policy_kwargs
     for part in ("optimizer", "features_extractor"):
         default = inspect.signature(policy_class).parameters.get(f"{part}_class")

@@ -1,4 +1,4 @@
 """Algorithms that neither Stable-Baselines3 nor sb3-contrib has.
 
-Optional: names in `config/catalog.py` lead here. Each is one file on SB3's own base classes.
+Optional: names in `config/catalog.py` lead here. They are on SB3's own base classes.
 """

@@ -22,9 +22,10 @@ from stable_baselines3.common.torch_layers import (
     create_mlp,
     get_actor_critic_arch,
 )
-from stable_baselines3.common.utils import polyak_update
 from torch import Tensor, nn
 from torch.nn import functional
+
+from rlzoo_plus.algorithms.sac_updates import SacUpdates, descend
 
 SHARE_OF_ENTROPY = 0.5
 """Target of the entropy, as a share of that of a uniform policy. The paper's 0.98 leaves a policy
@@ -113,7 +114,7 @@ class DiscreteCritic(BaseModel):
 
 
 class SACDiscretePolicy(BasePolicy):
-    """Actor, critics and the critics' slow copies, each with a features extractor of its own."""
+    """Actor, critics and target critics, each with a features extractor of its own."""
 
     action_space: spaces.Discrete
 
@@ -186,7 +187,7 @@ class SACDiscretePolicy(BasePolicy):
         return self.actor._predict(observation, deterministic)
 
     def set_training_mode(self, mode: bool) -> None:
-        """Set the mode of actor and critics; the slow copies stay as they are."""
+        """Set the mode of actor and critics; the target critics stay as they are."""
         self.actor.set_training_mode(mode)
         self.q_net.set_training_mode(mode)
         self.training = mode
@@ -238,7 +239,7 @@ class SACDiscreteMultiInputPolicy(SACDiscretePolicy):
         super().__init__(*args, **{"features_extractor_class": CombinedExtractor, **kwargs})
 
 
-class SACDiscrete(OffPolicyAlgorithm):
+class SACDiscrete(SacUpdates, OffPolicyAlgorithm):
     """Soft Actor-Critic for discrete actions."""
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
@@ -285,7 +286,7 @@ class SACDiscrete(OffPolicyAlgorithm):
             buffer_size: Transitions kept.
             learning_starts: Steps before the first update.
             batch_size: Transitions of an update.
-            tau: Share of the critics that their slow copies take over at an update.
+            tau: Weight of the new parameters in an update of the target critics.
             gamma: Discount.
             train_freq: Steps between updates.
             gradient_steps: Updates each time.
@@ -294,7 +295,7 @@ class SACDiscrete(OffPolicyAlgorithm):
             optimize_memory_usage: Whether next observations are stored once.
             n_steps: n-step returns.
             ent_coef: Weight of the entropy; `auto`, or `auto_0.1` to begin there.
-            target_update_interval: Updates between two of the slow copies.
+            target_update_interval: Updates between two updates of the target critics.
             target_entropy: In nats; `auto` is half of a uniform policy's.
             stats_window_size: Episodes in the logged means.
             tensorboard_log: Folder of TensorBoard's files.
@@ -354,37 +355,16 @@ class SACDiscrete(OffPolicyAlgorithm):
         self.actor = self.policy.actor
         self.q_net, self.q_net_target = self.policy.q_net, self.policy.q_net_target
 
-    def train(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """Do some updates.
+    def networks(self) -> tuple[DiscreteActor, DiscreteCritic, DiscreteCritic]:
+        """Return actor, critics and target critics."""
+        return self.actor, self.q_net, self.q_net_target
 
-        Args:
-            gradient_steps: How many.
-            batch_size: Transitions of each.
-        """
-        self.policy.set_training_mode(True)
-        optimizers = [self.actor.optimizer, self.q_net.optimizer]
-        if self.ent_coef_optimizer is not None:
-            optimizers.append(self.ent_coef_optimizer)
-        self._update_learning_rate(optimizers)
-        found: dict[str, list[float]] = {}
-        for step in range(gradient_steps):
-            assert self.replay_buffer is not None
-            batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            for name, value in self._update(batch).items():
-                found.setdefault(name, []).append(value)
-            if step % self.target_update_interval == 0:
-                polyak_update(self.q_net.parameters(), self.q_net_target.parameters(), self.tau)
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        for name, values in found.items():
-            self.logger.record(f"train/{name}", np.mean(values))
-
-    def _update(self, batch: Any) -> dict[str, float]:
+    def update(self, batch: Any) -> dict[str, float]:
         """Update entropy weight, critics and actor with a batch; return what is logged."""
         log_probabilities = self.actor(batch.observations).log_softmax(dim=1)
         probabilities = log_probabilities.exp()
         entropy = -(probabilities * log_probabilities).sum(dim=1)
-        weight, logged = self._entropy_weight(entropy.detach())
+        weight, logged = self.entropy_weight(entropy.detach())
         discounts = self.gamma if batch.discounts is None else batch.discounts
         with torch.no_grad():
             next_log = self.actor(batch.next_observations).log_softmax(dim=1)
@@ -396,27 +376,17 @@ class SACDiscrete(OffPolicyAlgorithm):
         done = values.gather(2, chosen)
         critic_loss = 0.5 * sum(functional.mse_loss(value, targets) for value in done)
         assert isinstance(critic_loss, Tensor)
-        _step(self.q_net.optimizer, critic_loss)
+        descend(self.q_net.optimizer, critic_loss)
         with torch.no_grad():
             lowest = self.q_net(batch.observations)
         actor_loss = -(weight * entropy + (probabilities * lowest).sum(dim=1)).mean()
-        _step(self.actor.optimizer, actor_loss)
+        descend(self.actor.optimizer, actor_loss)
         return {
             **logged,
             "entropy": entropy.mean().item(),
             "actor_loss": actor_loss.item(),
             "critic_loss": critic_loss.item(),
         }
-
-    def _entropy_weight(self, entropy: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """Return the weight of the entropy before its own update, and what is logged."""
-        if self.log_ent_coef is None or self.ent_coef_optimizer is None:
-            return self.ent_coef_tensor, {"ent_coef": self.ent_coef_tensor.item()}
-        weight = self.log_ent_coef.detach().exp()
-        assert isinstance(self.target_entropy, float)
-        loss = (self.log_ent_coef * (entropy - self.target_entropy)).mean()
-        _step(self.ent_coef_optimizer, loss)
-        return weight, {"ent_coef": weight.item(), "ent_coef_loss": loss.item()}
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "actor", "q_net", "q_net_target"]
@@ -426,9 +396,3 @@ class SACDiscrete(OffPolicyAlgorithm):
         if self.ent_coef_optimizer is None:
             return names, ["ent_coef_tensor"]
         return [*names, "ent_coef_optimizer"], ["log_ent_coef"]
-
-
-def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()

@@ -168,6 +168,13 @@ _ALGORITHMS = (
     AlgorithmSpec(
         "sac_discrete", "rlzoo_plus.algorithms.sac_discrete:SACDiscrete", _OFF, ("Discrete",)
     ),
+    AlgorithmSpec(
+        "recurrent_sac",
+        "rlzoo_plus.algorithms.recurrent_sac:RecurrentSAC",
+        _OFF,
+        policies=_LSTM_POLICIES,
+        recurrent=True,
+    ),
     _cloning("bc", "BehaviorCloning", "ppo", actions=_ANY_ACTIONS),
     _cloning("bc_sac", "CloningSAC", "sac"),
     _cloning("bc_td3", "CloningTD3", "td3"),

@@ -162,6 +162,11 @@ def _combinations(
             f"algo.replay_buffer={algo.replay_buffer}: {spec.name} keeps no replay buffer. Set "
             "algo.replay_buffer=null."
         )
+    elif algo.replay_buffer is not None and spec.recurrent:
+        yield (
+            f"algo.replay_buffer={algo.replay_buffer}: {spec.name} learns from sequences, of a "
+            "buffer of its own. Set algo.replay_buffer=null."
+        )
     elif algo.replay_buffer in PRIORITIZED and spec.backend != "torch":
         yield (
             f"algo.replay_buffer={algo.replay_buffer}: {spec.name} computes its losses with JAX. "
@@ -308,6 +313,8 @@ _SHARED: dict[str, Limit] = {
     **dict.fromkeys(_AMOUNTS, _NOT_NEGATIVE),
     "n_top": _COUNT.or_value(None, "null"),
     "learning_starts": _whole(0),
+    "sequence_length": _number("a whole number from 1 to 10000", lambda v: 1 <= v <= 10000),
+    "burn_in": _number("a whole number from 0 to 10000", lambda v: 0 <= v <= 10000),
     "held_out": _number("a number of at least 0 and below 1", lambda v: 0 <= v < 1),
     "top_quantiles_to_drop_per_net": _whole(0),
     "sde_sample_freq": _whole(1, (-1, 0), ", or -1 for once a rollout"),
@@ -321,8 +328,9 @@ _SHARED: dict[str, Limit] = {
     "alive_bonus_offset": _FINITE,
     "target_entropy": _FINITE.or_value("auto", "auto"),
 }
+_WITH_ENTROPY = ("SAC", "TQC", "CrossQ", "SACDiscrete", "RecurrentSAC")
 _OWN: dict[tuple[str, str], Limit] = {
     ("QRDQN", "max_grad_norm"): _NORM.or_value(None, "null"),
     ("TRPO", "target_kl"): _POSITIVE,
-    **{(name, "ent_coef"): _ENTROPY for name in ("SAC", "TQC", "CrossQ", "SACDiscrete")},
+    **{(name, "ent_coef"): _ENTROPY for name in _WITH_ENTROPY},
 }

@@ -303,7 +303,14 @@ def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
     """Yield what is wrong with the network."""
     has_lstm = any(value is not None for value in config.network.lstm.model_dump().values())
     if has_lstm and not spec.recurrent:
-        yield f"network.lstm is for recurrent_ppo; {spec.name} is not recurrent. Leave it out."
+        yield (
+            f"network.lstm is for recurrent_ppo and recurrent_sac; {spec.name} is not recurrent. "
+            "Leave it out."
+        )
+    is_off_policy, lstm = spec.family is Family.OFF_POLICY, config.network.lstm
+    if spec.recurrent and is_off_policy and (lstm.shared or lstm.enable_critic is False):
+        key = "shared=true" if lstm.shared else "enable_critic=false"
+        yield f"network.lstm.{key}: actor and critic of {spec.name} have an LSTM each. Omit it."
     kinds, policy = dict(spec.policies), config.network.policy
     if policy not in ("auto", *kinds) and not POLICIES.is_own(policy):
         yield (
@@ -389,7 +396,7 @@ def _of_data(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
             f"data={shown(data.path)}: {spec.name} learns from what its teacher does. Leave it "
             "out, or use algo=bc."
         )
-    elif not spec.clones and (spec.family is not Family.OFF_POLICY or spec.backend != "torch"):
+    elif not spec.clones and not (spec.family is Family.OFF_POLICY and spec.has_plain_batches):
         yield (
             f"data={shown(data.path)}: {spec.name} takes no demonstrations. Use algo=sac or "
             "another off-policy algorithm of torch; or clone them with algo=bc, and begin from "

@@ -87,6 +87,9 @@ class PolicyGraph(nn.Module):
         """
         network: Any = self.network
         keep = (1.0 - start.float()).reshape(1, -1, 1)
+        if hasattr(network, "act"):
+            action, after = network.act(observation, (keep * hidden, keep * cell), True)
+            return action, *after
         features = network.extract_features(observation, network.pi_features_extractor)
         state = (keep * hidden, keep * cell)
         latent, (hidden, cell) = network.lstm_actor(features.unsqueeze(0), state)

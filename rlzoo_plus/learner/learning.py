@@ -46,7 +46,8 @@ def check(config: RunConfig) -> None:
         ConfigError: It cannot.
     """
     spec, name = get_algorithm(config.algo.name), config.algo.name
-    if spec.family is not Family.OFF_POLICY or spec.backend != "torch" or name in _WITHOUT:
+    can_be = spec.family is Family.OFF_POLICY and spec.has_plain_batches
+    if not can_be or name in _WITHOUT:
         raise ConfigError(
             f"algo={name} cannot learn from what older weights did in another process. With "
             "--learn use sac, td3, crossq, tqc or ddpg."

@@ -50,7 +50,7 @@ def outputs(policy: Policy, seen: Any) -> Any:
         Shape (n, n_outputs).
     """
     network: Any = policy.network
-    if hasattr(network, "lstm_actor"):
+    if hasattr(network, "lstm_actor") and hasattr(network, "get_distribution"):
         starts = torch.ones(len(next(iter(as_parts(seen).values()))), device=network.device)
         memory = empty_memory(network, len(starts))
         return _of_distribution(network.get_distribution(seen, memory, starts)[0])

@@ -25,6 +25,7 @@ class Values:
         self._policy = policy
         self._network: Any = policy.network
         self._memory: RNNStates | None = None
+        self._critic_memory: tuple[torch.Tensor, torch.Tensor] | None = None
         self.kind: str | None = None
         if hasattr(self._network, "predict_values"):
             self.kind = "V"
@@ -48,7 +49,7 @@ class Values:
         with torch.no_grad():
             self._network.set_training_mode(False)
             seen = as_tensors(self._policy, observation)
-            values = self._v(seen, starts) if self.kind == "V" else self._q(seen, action)
+            values = self._v(seen, starts) if self.kind == "V" else self._q(seen, action, starts)
         return values.reshape(len(starts)).cpu().numpy().astype(np.float64)
 
     def _v(self, seen: Any, starts: np.ndarray) -> Any:
@@ -63,17 +64,27 @@ class Values:
         _, values, _, self._memory = network.forward(seen, self._memory, begins, deterministic=True)
         return values
 
-    def _q(self, seen: Any, action: np.ndarray) -> Any:
+    def _q(self, seen: Any, action: np.ndarray, starts: np.ndarray) -> Any:
         network = self._network
         if hasattr(network, "critic"):
-            scaled = torch.as_tensor(network.scale_action(action), device=network.device)
-            found = network.critic(seen, scaled.float())
+            scaled = torch.as_tensor(network.scale_action(action), device=network.device).float()
+            if hasattr(network, "lstm_actor"):
+                return self._recurrent_critic(seen, scaled, starts)
+            found = network.critic(seen, scaled)
             if isinstance(found, tuple):
                 return torch.cat(found, dim=1).min(dim=1).values
             # Quantiles of several critics.
             return found.mean(dim=(1, 2))
         chosen = torch.as_tensor(action, device=network.device).long().reshape(-1, 1)
         return action_values(network, seen).gather(1, chosen)
+
+    def _recurrent_critic(self, seen: Any, scaled: Any, starts: np.ndarray) -> Any:
+        network = self._network
+        keep = torch.as_tensor(~starts, dtype=torch.float32, device=network.device)[:, None]
+        before = self._critic_memory or empty_memory(network, len(starts))
+        memory = tuple(keep * part for part in before)
+        latent, self._critic_memory = network.critic.lstm_step(seen, memory)
+        return network.critic.values(latent, scaled).min(dim=0).values
 
 
 def empty_memory(network: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:

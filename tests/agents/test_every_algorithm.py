@@ -23,7 +23,7 @@ VARIANTS = {
     **{algo: (algo, ()) for algo in ACTING},
     **{
         f"{algo}-normalized": (algo, ("normalize=true",))
-        for algo in ("ppo", "sac", "ars", "recurrent_ppo", "her", "crossq", "ddpg")
+        for algo in ("ppo", "sac", "ars", "recurrent_ppo", "her", "crossq", "ddpg", "recurrent_sac")
     },
     **{
         f"{algo}-gsde": (algo, ("algo.hyperparams.use_sde=true",))
@@ -55,6 +55,9 @@ VARIANTS = {
         "recurrent_ppo",
         ("network.lstm.shared=true", "network.lstm.enable_critic=false"),
     ),
+    "recurrent_sac-shared-features": ("recurrent_sac", ("network.share_features_extractor=true",)),
+    "recurrent_sac-simba": ("recurrent_sac", ("network=simba", "network.net_arch=[8, 8]")),
+    "recurrent_sac-droq": ("recurrent_sac", ("network=droq", "network.lstm.n_layers=2")),
     "ppo-image": (
         "ppo",
         (

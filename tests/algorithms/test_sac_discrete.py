@@ -73,7 +73,7 @@ def test_the_losses_are_the_sums_over_actions_of_the_paper():
             action = int(batch.actions[row])
             critic_loss += sum(0.5 * (values[k, action] - target) ** 2 for k in range(2)) / 8
     before = {name: value.clone() for name, value in agent.q_net.state_dict().items()}
-    logged = agent._update(batch)
+    logged = agent.update(batch)
     assert logged["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-5)
     assert any((before[name] != value).any() for name, value in agent.q_net.state_dict().items())
     # The actor is updated with the critics that have just been updated.
@@ -89,11 +89,11 @@ def test_the_losses_are_the_sums_over_actions_of_the_paper():
 def test_the_weight_of_the_entropy_moves_towards_its_target():
     agent, batch = agent_of(learning_rate=1e-2), batch_of(8)
     assert agent.target_entropy == pytest.approx(0.5 * np.log(2))
-    first = agent._update(batch)
+    first = agent.update(batch)
     # A new policy is nearly uniform: more entropy than the target, so its weight falls.
     assert first["entropy"] > agent.target_entropy
-    assert agent._update(batch)["ent_coef"] < first["ent_coef"] == 1.0
-    assert agent_of(ent_coef="auto_0.1")._update(batch)["ent_coef"] == pytest.approx(0.1)
+    assert agent.update(batch)["ent_coef"] < first["ent_coef"] == 1.0
+    assert agent_of(ent_coef="auto_0.1").update(batch)["ent_coef"] == pytest.approx(0.1)
 
 
 def test_the_slow_critics_follow_and_are_not_trained():

@@ -306,6 +306,25 @@ def test_an_lstm_is_for_recurrent_policies(check, key):
     assert check("recurrent_ppo", **{f"network__lstm__{key}": 1})
 
 
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"network__lstm__shared": True}, "have an LSTM each"),
+        ({"network__lstm__enable_critic": False}, "have an LSTM each"),
+        ({"algo__replay_buffer": "her"}, "learns from sequences, of a buffer of its own"),
+        ({"algo__hyperparams__sequence_length": 0}, "a whole number from 1 to 10000"),
+        ({"algo__hyperparams__burn_in": -1}, "a whole number from 0 to 10000"),
+        ({"algo__symmetry": "augment"}, "batches without mirror images"),
+        ({"asynchronous": True}, "recurrent_sac cannot learn from what older weights did"),
+        ({"data__path": "demos"}, "recurrent_sac takes no demonstrations"),
+        ({"exploration__kind": "rnd"}, "and not for recurrent_sac"),
+        ({"log__actions": True}, "the actions of recurrent_sac cannot be logged"),
+    ],
+)
+def test_what_recurrent_sac_cannot_do_is_refused(check, changes, rule):
+    assert rule in complaint(check, "recurrent_sac", **changes)
+
+
 def test_a_kind_of_policy_that_the_algorithm_lacks_is_refused(check):
     assert "network.policy=linear" in complaint(check, network__policy="linear")
     assert check("ars", network__policy="linear").config.network.policy == "linear"

@@ -185,7 +185,8 @@ def test_a_trained_policy_depends_least_on_the_useless_entry(tmp_path, answer):
 
 
 ALGORITHMS = [
-    ("recurrent_ppo", "tests/TinyMemory-v0"), ("maskable_ppo", "tests/TinyMasked-v0"),
+    ("recurrent_ppo", "tests/TinyMemory-v0"), ("recurrent_sac", "tests/TinyReach-v0"),
+    ("maskable_ppo", "tests/TinyMasked-v0"),
     ("maskable_ppo", "tests/TinyLevers-v0"), ("a2c", "tests/TinyDict-v0"),
     ("trpo", "tests/TinyImage-v0"), ("sac", "tests/TinyReach-v0"), ("td3", "tests/TinyReach-v0"),
     ("ddpg", "tests/TinyReach-v0"), ("tqc", "tests/TinyReach-v0"), ("her", "tests/TinyGoal-v0"),

@@ -45,6 +45,12 @@ OFF_POLICY = (
     "algo.hyperparams.buffer_size=500",
     "algo.hyperparams.train_freq=4",
 )
+SMALL["recurrent_sac"] = (
+    *OFF_POLICY,
+    "network.lstm.hidden_size=4",
+    "algo.hyperparams.sequence_length=4",
+    "algo.hyperparams.burn_in=2",
+)
 
 
 @functools.cache

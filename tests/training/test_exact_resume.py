@@ -93,6 +93,8 @@ OFF_POLICY = {
     "dqn": ("dqn", REACH, "env.kwargs.discrete=true"),
     "qrdqn": ("qrdqn", REACH, "env.kwargs.discrete=true"),
     "sac_discrete": ("sac_discrete", REACH, "env.kwargs.discrete=true", "normalize=true"),
+    "recurrent_sac": ("recurrent_sac", REACH, "normalize=true", *TWO_ENVS),
+    "memory, dictionaries": ("recurrent_sac", "tests/TinyDict-v0", f"{HYPER}.buffer_size=50"),
     "hindsight": ("her", "tests/TinyGoal-v0", "n_envs=2", f"{HYPER}.buffer_size=100"),
     "gsde": ("sac", REACH, f"{HYPER}.use_sde=true", f"{HYPER}.sde_sample_freq=3"),
     "n steps": ("sac", REACH, f"{HYPER}.n_steps=3"),
