@@ -200,10 +200,15 @@ class LauncherContract:
     def test_a_job_above_its_time_is_stopped_cleanly(
         self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
     ) -> None:
-        end = end_of(launcher, submit("wait", Limits(time_s=4.8), file=str(tmp_path / "file")))
+        # On a busy machine the limit may come before the job has begun: then with more time.
+        for time_s in (4.8, 30.0):
+            file = tmp_path / f"file-{time_s}"
+            end = end_of(launcher, submit("wait", Limits(time_s=time_s), file=str(file)))
+            if file.exists():
+                break
         assert end.code == 75
-        assert end.limit == "longer than infra.time_limit_minutes=0.08"
-        assert (tmp_path / "file").read_text() == "stopped"
+        assert end.limit == f"longer than infra.time_limit_minutes={time_s / 60:g}"
+        assert file.read_text() == "stopped"
 
     def test_to_wait_ends_with_a_job_and_not_before(
         self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
