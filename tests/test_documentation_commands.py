@@ -226,6 +226,7 @@ CANNOT_RUN = {
     r"MyEnv-v0": "needs an environment of the reader's",
     r"minigrid": "needs the package minigrid",
     r"env\.python=/opt": "needs an interpreter of the reader's",
+    r"env=unity": "needs a build of Unity",
     r"enjoy \S+$": "needs a display",
     r"tracker=wandb tracker.project": "needs an account at Weights & Biases",
     r"hpo.storage=postgresql": "needs a server of PostgreSQL",
