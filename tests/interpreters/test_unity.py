@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,14 @@ def pretended(tmp_path, monkeypatch):
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     monkeypatch.setenv("PYTHONPATH", path)
     return words_for(sys.executable, tmp_path / "Build.x86_64")
+
+
+@pytest.fixture
+def own_forkserver():
+    """Let trainings of `verify-resume` see the variables of a test; their server has others."""
+    forkserver._forkserver._stop()
+    yield
+    forkserver._forkserver._stop()
 
 
 @pytest.fixture(scope="session")
@@ -240,6 +249,7 @@ def test_doctor_tells_of_a_build_that_does_not_repeat_itself(pretended, capsys):
 
 
 @pytest.mark.training
+@pytest.mark.usefixtures("own_forkserver")
 def test_a_run_is_trained_evaluated_and_resumed_exactly(pretended, tmp_path, capsys):
     run = tmp_path / "run"
     assert dispatch.run("train", [*pretended, f"run_dir={run}"]) == 0

@@ -73,7 +73,7 @@ def test_profiling_changes_no_weight_and_no_hash(tmp_path, caplog):
             record = json.loads((folder / "phases.json").read_text())
             assert record["steps"] == 512
             assert set(record["phases"]) <= set(PHASES)
-            assert sum(record["phases"].values()) == pytest.approx(record["seconds"], rel=0.05)
+            assert sum(record["phases"].values()) == pytest.approx(record["seconds"], abs=0.05)
             assert re.search(r"<title>.*collect_rollouts", (folder / "flame.svg").read_text())
         elif value == "torch":
             events = json.loads((folder / "trace.json").read_text())["traceEvents"]
