@@ -12,12 +12,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from gymnasium import spaces
 
 from rlzoo_plus import accelerators
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.agents.critic_observation import require_entries, with_critic_observation
+from rlzoo_plus.agents.devices import choose_device
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.layer_norm import with_layer_norm
 from rlzoo_plus.artifacts.untrusted import one_line
@@ -42,7 +42,6 @@ from rlzoo_plus.config.signatures import missing_package, with_sequences
 from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
-from robots.cores import usable_cores
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -82,7 +81,6 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         **_algorithm_arguments(config, spec, venv.action_space),
         "policy_kwargs": policy_kwargs(config, spec, policy_class),
         "seed": seed,
-        "device": config.device,
         "verbose": 0,
     }
     backend = _backend(spec)
@@ -90,6 +88,13 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     kind: Any = with_iteration_hook(algorithm, *backend.mixins(config))
     try:
         with AllocationLimit.of_machine():
+            arguments["device"] = choose_device(
+                config,
+                venv,
+                algorithm,
+                arguments,
+                lambda: make_policy(config, venv.observation_space, venv.action_space),
+            )
             agent: Any = kind(policy_class, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
@@ -144,43 +149,6 @@ def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
     if root not in sys.modules and find_spec(root) is None:
         raise missing_package(root)
     return cast("type[BaseAlgorithm]", getattr(import_module(module), name))
-
-
-def check_device(name: str) -> None:
-    """Check that a device is there.
-
-    Raises:
-        ConfigError: torch does not see it.
-    """
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device=mps: torch sees no Apple GPU here. Use device=cpu.")
-    if name.startswith("cuda"):
-        index = int(name.partition(":")[2] or 0)
-        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
-            raise ConfigError(
-                f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here. "
-                "Use device=cpu, or install a CUDA build of torch."
-            )
-
-
-def thread_policy(config: RunConfig) -> tuple[int, str]:
-    """Return the number of torch threads and the reason for it.
-
-    On-policy updates on small batches are slower with a second thread; the larger gradient steps
-    of an off-policy run are faster, as long as it has the machine to itself.
-    """
-    spec = get_algorithm(config.algo.name)
-    if spec.backend == "jax":
-        return 1, f"{spec.name} computes with JAX, which uses one whatever num_threads says"
-    if config.num_threads != "auto":
-        return int(config.num_threads), "as num_threads says"
-    if spec.family is not Family.OFF_POLICY:
-        return 1, f"{spec.name} is fastest with one; set num_threads to change it"
-    # Not chosen by load: the number of threads changes the last bits of a result.
-    why = f"all cores that a lone {spec.name} run may use; set num_threads=1 beside others"
-    if config.asynchronous:
-        return max(usable_cores() - 1, 1), f"{why}, less one that collects"
-    return usable_cores(), why
 
 
 def _too_large(config: RunConfig, error: Exception) -> str:

@@ -17,7 +17,8 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from rlzoo_plus import accelerators
-from rlzoo_plus.agents.factory import make_agent, thread_policy
+from rlzoo_plus.agents.devices import thread_policy
+from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.own_code import import_packages

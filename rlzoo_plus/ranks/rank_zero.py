@@ -46,18 +46,20 @@ _LONGEST_ANSWER = 2**16
 
 
 def device_of(device: str, rank: int, size: int) -> str:
-    """Return the device of a rank: with `cuda` each has a GPU of its own.
+    """Return the device of a rank: with `cuda` each has a GPU of its own, with `auto` the CPU.
 
     Raises:
         ConfigError: There are fewer GPUs than ranks.
     """
+    if device != "cuda":
+        return "cpu"
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device == "cuda" and count < size:
+    if count < size:
         raise ConfigError(
             f"device=cuda with distributed={size}: torch sees {count} CUDA devices here, and each "
             "process takes one. Set device=cpu, or distributed to at most their number."
         )
-    return f"cuda:{rank}" if device == "cuda" or (device == "auto" and count >= size) else "cpu"
+    return f"cuda:{rank}"
 
 
 class RankZero:

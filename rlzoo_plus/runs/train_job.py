@@ -151,7 +151,7 @@ def run_plan(
     """
     # Importing torch takes a second, so these come after the checks.
     accelerators.before_torch(plan.config)
-    from rlzoo_plus.agents.factory import check_device
+    from rlzoo_plus.agents.devices import check_device
     from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.training.callbacks import StopRequest, check_user_callbacks
     from rlzoo_plus.training.exp_manager import manager_of

@@ -102,7 +102,7 @@ def _check_infra(config: RunConfig) -> None:
 
 def _check_device(config: RunConfig) -> None:
     if config.device not in ("auto", "cpu") and config.infra.name in ON_THIS_MACHINE:
-        from rlzoo_plus.agents.factory import check_device
+        from rlzoo_plus.agents.devices import check_device
 
         check_device(config.device)
 

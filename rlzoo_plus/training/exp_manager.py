@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rlzoo_plus import accelerators
-from rlzoo_plus.agents.factory import make_agent, thread_policy
+from rlzoo_plus.agents.devices import thread_policy
+from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import EvaluationRecord, TrainResult

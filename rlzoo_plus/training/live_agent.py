@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from stable_baselines3.common.logger import Logger
 
-from rlzoo_plus.agents.factory import make_agent, thread_policy
+from rlzoo_plus.agents.devices import thread_policy
+from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.policy import Policy, save_policy
 from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.encryption import cipher_of

@@ -8,7 +8,7 @@ import torch
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.agents.factory import check_device, make_agent, thread_policy
+from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.policy import load_policy, save_policy
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.normalization import ObservationNormalizer
@@ -100,37 +100,6 @@ def test_action_noise_reaches_the_algorithm_with_its_own_numbers():
 def test_updates_counted_in_episodes_are_understood():
     agent, _ = build("sac", "algo.hyperparams.train_freq=[1,episode]")
     assert agent.train_freq.unit.value == "episode"
-
-
-def test_on_policy_algorithms_use_one_thread():
-    threads, why = thread_policy(tiny_config("ppo", "tests/TinyReach-v0", "num_threads=auto"))
-    assert threads == 1
-    assert "num_threads" in why
-    assert thread_policy(tiny_config("sac", "tests/TinyReach-v0", "num_threads=3"))[0] == 3
-
-
-def test_a_lone_off_policy_run_uses_all_cores_that_it_may_use(monkeypatch, tmp_path):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _process: set(range(6)), raising=False)
-    monkeypatch.setattr("robots.cores._QUOTA", tmp_path / "none")
-    config = tiny_config("sac", "tests/TinyReach-v0", "num_threads=auto")
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert thread_policy(config)[0] == 6
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert thread_policy(config)[0] == 2
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    quota = tmp_path / "cpu.max"
-    quota.write_text("300000 100000")
-    monkeypatch.setattr("robots.cores._QUOTA", quota)
-    assert thread_policy(config)[0] == 3
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
-def test_a_device_that_is_not_there_is_a_user_error(device):
-    with pytest.raises(ConfigError, match=f"device={device}.*0 CUDA devices.*device=cpu"):
-        check_device(device)
-    check_device("cpu")
-    check_device("auto")
 
 
 @pytest.mark.training

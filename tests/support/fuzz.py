@@ -167,7 +167,8 @@ def _run(values: dict[str, object], tally: Tally, *, trains: bool) -> None:
 
 
 def _build(config) -> None:
-    from rlzoo_plus.agents.factory import check_device, make_agent
+    from rlzoo_plus.agents.devices import check_device
+    from rlzoo_plus.agents.factory import make_agent
     from rlzoo_plus.envs.factory import make_train_env
     from rlzoo_plus.training.callbacks import check_user_callbacks
 
