@@ -376,6 +376,8 @@ ACTION_LOG = "rlzoo_plus.experience.action_log"
 ACTION_FILE = "rlzoo_plus.experience.action_file"
 # What gives an agent its demonstrations or its teacher; imported where a run has one of them.
 DEMONSTRATIONS = "rlzoo_plus.demonstrations.data_of_run"
+# The buffer of `data=`, a subclass of the run's own.
+MIXED_BUFFER = "rlzoo_plus.demonstrations.mixed_replay.MixedReplayBuffer"
 PREFERENCES = "rlzoo_plus.preferences.learned_reward"  # likewise, its reward of `reward_model`
 # The policy of `env.groups`; imported where it is set.
 GROUP_POLICY = "rlzoo_plus.teams.group_policy"

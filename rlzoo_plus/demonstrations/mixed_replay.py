@@ -37,6 +37,8 @@ def with_demonstrations(kind: Any) -> type:
             shown = self.demonstrations.sample(count, env)
             return type(own)(*(_joined(a, b) for a, b in zip(own, shown, strict=True)))
 
+    # Updates are recorded with it if they are with the buffer that it inherits from.
+    MixedReplayBuffer.__qualname__ = MixedReplayBuffer.__name__
     return MixedReplayBuffer
 
 

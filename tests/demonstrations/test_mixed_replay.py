@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import support.tiny_envs  # noqa: F401
+import torch
 from support.resuming import assert_same_in_pieces
 from support.training import tiny_config
 
@@ -51,6 +52,21 @@ def test_demonstrated_steps_are_stored_as_experienced_ones(reach):
     # A time limit ends an episode and says nothing of what comes after.
     assert shown.dones[count - 1, 0] == shown.timeouts[count - 1, 0] == 1
     assert shown.dones[: count - 1].sum() == 0
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("algo", ["sac", "td3", "tqc", "crossq", "dqn"])
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_updates_are_recorded_with_the_same_bits(algo, n_steps, reach, reach_discrete):
+    path = reach_discrete if algo == "dqn" else reach
+    torch.set_num_threads(1)
+    agents = []
+    for on in ("true", "false"):
+        words = (f"record_updates={on}", "normalize=true", f"{HYPER}.n_steps={n_steps}")
+        agents.append(agent_of(config_of(algo, path, *words)).learn(256))
+    one, two = (agent.policy.state_dict() for agent in agents)
+    assert agents[0].recorded.n_recorded
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.mark.training

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rlzoo_plus.config.catalog import GROUP_BUFFER
+from rlzoo_plus.config.catalog import GROUP_BUFFER, MIXED_BUFFER
 from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
 from rlzoo_plus.fast.recorded.known_code import Recorder, name_of, owner_of
@@ -193,8 +193,11 @@ class RecordedUpdates(Recorder):
         if owner not in UPDATES:
             return f"{owner.rpartition('.')[2]}.train is not one of those that can be"
         buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
-        if name_of(type(buffer)) not in _KNOWN_BUFFERS:
-            return f"{type(buffer).__name__} is not one of the buffers that are known"
+        kind = type(buffer)
+        if name_of(kind) == MIXED_BUFFER:
+            kind = kind.__mro__[1]
+        if name_of(kind) not in _KNOWN_BUFFERS:
+            return f"{kind.__name__} is not one of the buffers that are known"
         return super().why_not(agent)
 
     def _keep(self, agent: Any, update: Update, kind: Any) -> None:
