@@ -5,6 +5,7 @@ import pytest
 from continuing import episode
 from support.native import needs_plugin
 
+from benchmarks.controllers import lift_by_hand
 from robots.engines.bullet.native import program_of
 from robots.engines.bullet.simulation import BulletSimulation
 from robots.franka_lift import (
@@ -17,21 +18,6 @@ from robots.franka_lift import (
 from robots.robot import Robot, RobotSpec
 
 ENVS = [FrankaLiftEnv]
-
-
-def lift_by_hand(observation):
-    """Return the action of a hand-made controller: above the cube, down, close, to the goal."""
-    to_cube, touch, to_goal = observation[6:9], observation[14:16], observation[18:21]
-    fingers = 1.0
-    if touch.all() and np.linalg.norm(to_cube) < 0.03:
-        way, fingers = to_goal, -1.0
-    elif np.hypot(*to_cube[:2]) > 0.012 and to_cube[2] < -0.03:
-        way = np.array([*to_cube[:2], 0.06 + to_cube[2]])
-    elif np.linalg.norm(to_cube) > 0.015:
-        way = to_cube
-    else:
-        way, fingers = np.zeros(3), -1.0
-    return np.array([*way / 0.05, fingers])
 
 
 def test_a_hand_made_controller_lifts_the_cube_to_its_goal(env):

@@ -1,0 +1,134 @@
+"""What demonstrations save: SAC from scratch, with them in every batch, and cloned from them first.
+
+    nice -n 19 python -m benchmarks.demonstrations franka_lift [panda_pick_and_place]
+                         [--seeds 0 1 2 3 4] [--workers 1] [--out FOLDER]
+
+A controller made by hand plays the demonstrations. Each way trains until an evaluation of 20
+episodes reaches the task's score, at most so many steps; runs that are there already are not
+trained again. Prints the environment steps that each seed took.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.controllers import lift_by_hand, pick_by_hand
+from benchmarks.trained import curve_of, train_seeds
+from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.demonstrations.dataset import Dataset, Demonstration
+from rlzoo_plus.demonstrations.minari_format import is_dataset, write_dataset
+from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.policies.entries import stacked
+from rlzoo_plus.runs.load import load
+
+EPISODES, FIRST_SEED = 20, 10_000
+CLONING = ("algo=bc_sac", "n_timesteps=100000", "eval.every_steps=100000")
+HEADER = """\
+| {name}, score {score:g} | steps to the score, each seed | best evaluation, each seed |
+|---|---|---|"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task and how it is trained."""
+
+    controller: Callable[[Any], np.ndarray]
+    score: float  # mean return of an evaluation that ends a training
+    steps: int  # at most, from scratch; the other ways have half of them
+    env: tuple[str, ...]
+    settings: tuple[str, ...]  # of all ways
+
+
+TASKS = {
+    "franka_lift": Task(
+        lift_by_hand,
+        60.0,
+        120_000,
+        ("env=franka_lift", "env.kwargs.engine=mujoco"),
+        ("algo.hyperparams.gamma=0.97",),
+    ),
+    "panda_pick_and_place": Task(
+        pick_by_hand,
+        -15.0,
+        100_000,
+        ("env=panda_pick_and_place",),
+        ("algo.hyperparams.gamma=0.95",),
+    ),
+}
+
+
+def main() -> None:
+    """Train what is missing, and print a table for each task."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tasks", nargs="+", choices=TASKS, metavar="TASK", help=", ".join(TASKS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("outputs/demonstrations"))
+    options = parser.parse_args()
+    for name in options.tasks:
+        task, folder = TASKS[name], options.out.resolve() / name
+        print(HEADER.format(name=name, score=task.score), flush=True)
+        for way, runs in _trained(task, folder, options.seeds, options.workers):
+            print(_row(way, runs, task.score), flush=True)
+
+
+def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
+    """Yield each way and its runs."""
+    data = folder / "data"
+    if not is_dataset(data):
+        write_dataset(data, played(task))
+    both = [*task.env, "tuned=none", *task.settings, "report.video=false", "eval.episodes=20"]
+    sac = [*both, "algo=sac", "eval.every_steps=2500", f"stop.reward_threshold={task.score}"]
+    half = f"n_timesteps={task.steps // 2}"
+    mixed = [*sac, half, "network=layer_norm", f"data={data}"]
+    yield "in every batch (RLPD)", train_seeds(folder / "mixed", seeds, workers, mixed)
+    words = [*task.env, "tuned=none", *CLONING, f"data={data}", "report.video=false"]
+    cloned = train_seeds(folder / "cloned", seeds, workers, words)
+    runs = []
+    for seed, source in zip(seeds, cloned, strict=True):
+        words = [*sac, half, f"init_from={source}"]
+        runs += train_seeds(folder / f"after_cloning_{seed}", [seed], 1, words)
+    yield "cloned first", runs
+    words = [*sac, f"n_timesteps={task.steps}"]
+    yield "from scratch", train_seeds(folder / "scratch", seeds, workers, words)
+
+
+def played(task: Task) -> Dataset:
+    """Return episodes of a task's controller."""
+    spec: EnvConfig = load(list(task.env)).env
+    env = make_env(spec)
+    episodes = []
+    for seed in range(FIRST_SEED, FIRST_SEED + EPISODES):
+        observation, _ = env.reset(seed=seed)
+        seen, actions, rewards = [observation], [], []
+        terminated = truncated = False
+        while not (terminated or truncated):
+            action = np.clip(task.controller(observation), -1, 1).astype(np.float32)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            seen.append(observation)
+            actions.append(action)
+            rewards.append(float(reward))
+        row = (stacked(seen), np.stack(actions), np.array(rewards), bool(terminated), seed)
+        episodes.append(Demonstration(*row))
+    about = {"dataset_id": f"{spec.name}/by-hand-v0", "algorithm_name": "a controller by hand"}
+    found = Dataset(env.observation_space, env.action_space, episodes, about)
+    env.close()
+    return found
+
+
+def _row(way: str, runs: list[Path], score: float) -> str:
+    curves = [curve_of(run) for run in runs]
+    reached = [next((step for step, mean in curve if mean >= score), None) for curve in curves]
+    steps = ", ".join("not reached" if step is None else f"{step:,}" for step in reached)
+    best = ", ".join(f"{max(mean for _, mean in curve):.1f}" for curve in curves)
+    return f"| {way} | {steps} | {best} |"
+
+
+if __name__ == "__main__":
+    main()
