@@ -40,7 +40,7 @@ class Task:
 
     controller: Callable[[Any], np.ndarray]
     score: float  # mean return of an evaluation that ends a training
-    steps: int  # at most, from scratch; the other ways have half of them
+    steps: int  # at most, from scratch; the other ways have three quarters of them
     env: tuple[str, ...]
     settings: tuple[str, ...]  # of all ways
 
@@ -49,7 +49,7 @@ TASKS = {
     "franka_lift": Task(
         lift_by_hand,
         60.0,
-        120_000,
+        80_000,
         ("env=franka_lift", "env.kwargs.engine=mujoco"),
         ("algo.hyperparams.gamma=0.97",),
     ),
@@ -85,14 +85,14 @@ def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
         write_dataset(data, played(task))
     both = [*task.env, "tuned=none", *task.settings, "report.video=false", "eval.episodes=20"]
     sac = [*both, "algo=sac", "eval.every_steps=2500", f"stop.reward_threshold={task.score}"]
-    half = f"n_timesteps={task.steps // 2}"
-    mixed = [*sac, half, "network=layer_norm", f"data={data}"]
+    fewer = f"n_timesteps={task.steps * 3 // 4}"
+    mixed = [*sac, fewer, "network=layer_norm", f"data={data}"]
     yield "in every batch (RLPD)", train_seeds(folder / "mixed", seeds, workers, mixed)
     words = [*task.env, "tuned=none", *CLONING, f"data={data}", "report.video=false"]
     cloned = train_seeds(folder / "cloned", seeds, workers, words)
     runs = []
     for seed, source in zip(seeds, cloned, strict=True):
-        words = [*sac, half, f"init_from={source}"]
+        words = [*sac, fewer, f"init_from={source}"]
         runs += train_seeds(folder / f"after_cloning_{seed}", [seed], 1, words)
     yield "cloned first", runs
     words = [*sac, f"n_timesteps={task.steps}"]
