@@ -84,7 +84,8 @@ def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
     if not is_dataset(data):
         write_dataset(data, played(task))
     both = [*task.env, "tuned=none", *task.settings, "report.video=false", "eval.episodes=20"]
-    sac = [*both, "algo=sac", "eval.every_steps=2500", f"stop.reward_threshold={task.score}"]
+    sac = [*both, "algo=sac", "fast=true", "eval.every_steps=2500"]
+    sac.append(f"stop.reward_threshold={task.score}")
     fewer = f"n_timesteps={task.steps * 3 // 4}"
     mixed = [*sac, fewer, "network=layer_norm", f"data={data}"]
     yield "in every batch (RLPD)", train_seeds(folder / "mixed", seeds, workers, mixed)

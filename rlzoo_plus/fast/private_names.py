@@ -28,5 +28,10 @@ PRIVATE_NAMES = (
     ("gc:get_referents", "recorded/change_detector.py", _CHANGES),
     ("torch:_fused_adam_", "handwritten/adam_steps.py", "tests/fast/test_optimizer_steps.py"),
     ("torch:_fused_adamw_", "handwritten/adam_steps.py", "tests/fast/test_optimizer_steps.py"),
+    (
+        "torch:ops.mkldnn._linear_pointwise.default._schema",
+        "handwritten/products.py",
+        "tests/fast/test_onednn_products.py",
+    ),
     ("torch:_dynamo", "startup.py", "tests/fast/test_startup.py"),
 )

@@ -209,7 +209,7 @@ class _Builder:
                     is_exact = is_exact and isinstance(value, Slot)
                 else:
                     value = self._scalar(value)
-            inputs.append(self._argument(value, str(argument.type)))
+            inputs.append(self._argument(value, argument.type))
         node = self._at.add(func._schema.name, inputs, len(func._schema.returns))
         if is_exact and node.schema() != str(func._schema):
             raise NotCompilableError(f"no {func._schema}")
@@ -224,7 +224,8 @@ class _Builder:
             self._at.number_tensors[value] = self._at.add("aten::fill_", inputs).output()
         return _Made(self._at.number_tensors[value])
 
-    def _argument(self, value: Any, kind: str) -> Any:
+    def _argument(self, value: Any, kind: Any) -> Any:
+        """Return the value in the graph of an argument; `kind` is torch's type of it."""
         if isinstance(value, _Made):
             return value.value
         if isinstance(value, Slot):
@@ -234,18 +235,18 @@ class _Builder:
         if isinstance(value, Tensor):
             return self._at.constant(id(value), value)
         if isinstance(value, (list, tuple)) and any(isinstance(x, Slot) for x in value):
-            items = [self._argument(item, "Tensor") for item in value]
+            items = [self._argument(item, torch._C.TensorType.get()) for item in value]
             return self._at.plain("prim::ListConstruct", items, torch._C.ListType.ofTensors())
         if any(isinstance(leaf, (Slot, Number)) for leaf in leaves(value)):
             raise NotCompilableError("a list of numbers that vary")
         if isinstance(value, (list, tuple)):
             if not value:
-                tensors, ints = torch._C.ListType.ofTensors(), torch._C.ListType.ofInts()
-                of = tensors if kind == "List[Tensor]" else ints
+                is_list = isinstance(kind, torch._C.ListType)
+                of = kind if is_list else torch._C.ListType.ofInts()
                 return self._at.plain("prim::ListConstruct", [], of)
             value = list(value)
         value = _FORMATS.get(value, value) if isinstance(value, torch.memory_format) else value
-        if kind == "float" and type(value) is int:
+        if str(kind) == "float" and type(value) is int:
             value = float(value)
         return self._at.constant((type(value), repr(value)), value)
 
