@@ -30,7 +30,7 @@ PRIVATE_NAMES = (
     ("torch:_fused_adamw_", "handwritten/adam_steps.py", "tests/fast/test_optimizer_steps.py"),
     (
         "torch:ops.mkldnn._linear_pointwise.default._schema",
-        "handwritten/products.py",
+        "recorded/onednn.py",
         "tests/fast/test_onednn_products.py",
     ),
     ("torch:_dynamo", "startup.py", "tests/fast/test_startup.py"),

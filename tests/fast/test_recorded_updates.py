@@ -271,7 +271,7 @@ def test_a_call_bound_to_the_wrong_function_is_noticed(monkeypatch):
 
 
 def test_what_torchscript_cannot_call_is_left_to_stable_baselines3(monkeypatch):
-    def not_compiled(*args):
+    def not_compiled(*args, **kwargs):
         raise graphs.NotCompilableError("no such call")
 
     monkeypatch.setattr(tape, "compiled", not_compiled)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rlzoo_plus.fast.handwritten.products import lacks_bfloat16
+from rlzoo_plus.fast.recorded import onednn
 from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.known_code import owner_of
 from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, class_of
@@ -32,8 +33,9 @@ class FastUpdates(RecordedUpdates):
     """Updates an agent with the same mathematics and other rounding.
 
     When a training starts, and after a resume, the gradients of one minibatch are compared with
-    those of autograd. Where the algorithm or its policy is not known, updates are recorded, with
-    the bits of Stable-Baselines3, as without `fast`.
+    those of autograd. Where the algorithm or its policy is not known, updates are recorded as
+    without `fast`; their large products are made by oneDNN where that is faster, else the bits are
+    those of Stable-Baselines3.
 
     Attributes:
         not_fast: Why they are not fast, empty if they are.
@@ -49,20 +51,52 @@ class FastUpdates(RecordedUpdates):
         super().__init__()
         self.not_fast = ""
         self._records, self._rounds = records, rounds
+        self._avoids_onednn = False
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         reason = self.not_fast or self._begin(agent, *args, **kwargs)
         if not reason:
             return
-        if not self.not_fast:
-            self.not_fast = reason
-            value = "bfloat16" if self._rounds else "true"
-            log.warning("fast=%s has no effect on updates: %s", value, reason)
+        is_first, self.not_fast = not self.not_fast, reason
+        is_by_onednn = False
         if self._records:
+            before = State(agent) if onednn.is_faster() and not self._avoids_onednn else None
             super()._check(agent, plain, *args, **kwargs)
+            if before is not None and self._update is not None:
+                is_by_onednn = self._by_onednn(agent, before, *args, **kwargs)
         else:
             self.reason = "record_updates=false"
             plain(*args, **kwargs)
+        if not is_first:
+            return
+        value = "bfloat16" if self._rounds else "true"
+        if is_by_onednn:
+            log.info("fast=%s: large products by oneDNN; no more, since %s", value, reason)
+        else:
+            log.warning("fast=%s has no effect on updates: %s", value, reason)
+
+    def _by_onednn(self, agent: Any, before: State, *args: Any, **kwargs: Any) -> bool:
+        """Make a recorded update again, large products by oneDNN; return whether it has some.
+
+        What a resumed run does first is what it would have done without the stop.
+        """
+        assert self._update is not None
+        after, update_class = State(agent), type(self._update)
+        before.restore()
+        with self.failures() as reasons:
+            # The averages of the optimizers were made anew.
+            update = update_class(agent)
+            update.by_onednn = True
+            kind = update.kind(*args, **kwargs)
+            agent.policy.set_training_mode(True)
+            with torch.no_grad():
+                update.make(*args, **kwargs)
+        if reasons:
+            after.restore()
+            self._update, self._avoids_onednn = None, True
+            return False
+        self._keep(agent, update, kind)
+        return update.n_by_onednn > 0
 
     def _begin(self, agent: Any, *args: Any, **kwargs: Any) -> str:
         """Make the first update of a kind; return why it is not made, empty if it is."""

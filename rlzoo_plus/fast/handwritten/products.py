@@ -1,8 +1,5 @@
 """The matrix products of a layer and of its gradients: in full precision, or in bfloat16.
 
-In full precision they are those of torch's BLAS, which is MKL. On AMD's processors MKL leaves
-AVX-512 out, and oneDNN, which torch has too, takes half the time for large layers.
-
 Processors with AVX512_BF16 or AMX multiply twice as many numbers of 16 bits, or more, in the same
 time. Products are summed in 32 bits; weights, activations, biases, losses and optimizers keep 32.
 Small layers, such as the first and the last one, are not rounded: they take little time, and the
@@ -11,25 +8,21 @@ values of a critic come from the last one.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from rlzoo_plus.fast.recorded import onednn
 
 # Layers with fewer units are computed with one column for each sample.
 _NARROW = 32
 # A layer with fewer inputs or units is not rounded: rounding takes longer than it gains.
 _FEWEST = 128
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
-# Below so many multiplications, a call of oneDNN takes longer than it gains.
-_SMALLEST_OF_ONEDNN = 2**21
-_CPU_INFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -115,16 +108,16 @@ class SingleByOneDNN(Single):
 
     def forward(self, bias: Tensor | None, factor: int) -> Tensor:
         """Return what the layer gives, times a factor."""
-        given = _by_onednn(self.x, self.weight, bias)
+        given = onednn.linear(self.x, self.weight, bias)
         return given if factor == 1 else given.mul_(factor)
 
     def of_weight(self, operand: Tensor) -> Tensor:
         """Return the gradient of the weight."""
-        return _by_onednn(operand.t(), self.x.t())
+        return onednn.linear(operand.t(), self.x.t())
 
     def of_input(self, operand: Tensor) -> Tensor:
         """Return the gradient of the inputs."""
-        return _by_onednn(operand, self.weight.t())
+        return onednn.linear(operand, self.weight.t())
 
 
 class BatchedByOneDNN(Batched):
@@ -133,16 +126,16 @@ class BatchedByOneDNN(Batched):
     def forward(self, bias: Tensor | None, factor: int) -> Tensor:
         """Return what the layer gives, times a factor."""
         biases = [None] * len(self.weight) if bias is None else bias[:, 0]
-        given = torch.stack(list(map(_by_onednn, self.x, self.weight, biases)))
+        given = torch.stack(list(map(onednn.linear, self.x, self.weight, biases)))
         return given if factor == 1 else given.mul_(factor)
 
     def of_weight(self, operand: Tensor) -> Tensor:
         """Return the gradient of the weight."""
-        return torch.stack(list(map(_by_onednn, operand.mT, self.x.mT)))
+        return torch.stack(list(map(onednn.linear, operand.mT, self.x.mT)))
 
     def of_input(self, operand: Tensor) -> Tensor:
         """Return the gradient of the inputs."""
-        return torch.stack(list(map(_by_onednn, operand, self.weight.mT)))
+        return torch.stack(list(map(onednn.linear, operand, self.weight.mT)))
 
 
 class Rounded(Product):
@@ -187,29 +180,7 @@ def product_of(exact: type[Product], x: Tensor, weight: Tensor, *, rounds: bool)
     large = min(weight.shape[-2:]) >= _FEWEST and weight.dtype == torch.float32
     if rounds and large and _rounds.get():
         return Rounded(x.to(torch.bfloat16), weight.to(torch.bfloat16))
-    size = x.shape[-2] * weight.shape[-2] * weight.shape[-1]
-    is_single = weight.dtype == x.dtype == torch.float32
-    if size >= _SMALLEST_OF_ONEDNN and is_single and prefers_onednn():
-        return _BY_ONEDNN[exact](x, weight)
-    return exact(x, weight)
-
-
-def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `x @ weight.t() + bias`."""
-    given: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return given
-
-
-@cache
-def prefers_onednn() -> bool:
-    """Return whether oneDNN multiplies faster here than MKL: on AMD's processors with AVX-512."""
-    able: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    if not able.get("avx512_f") or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return False
-    try:
-        return "AuthenticAMD" in _CPU_INFO.read_text(encoding="utf-8")
-    except OSError:  # not Linux
-        return "AuthenticAMD" in platform.processor()
+    return _BY_ONEDNN[exact](x, weight) if onednn.pays(x, weight) else exact(x, weight)
 
 
 @contextmanager

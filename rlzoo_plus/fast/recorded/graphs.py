@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rlzoo_plus.artifacts.atomic import map_leaves
+from rlzoo_plus.fast.recorded import onednn
 from rlzoo_plus.fast.recorded.memory import MemoryPlan
 from rlzoo_plus.fast.recorded.recording import Call, Number, Recording, Slot, leaves
 from rlzoo_plus.fast.recorded.scope import NotCompilableError, Scope
@@ -30,6 +31,7 @@ _WITH_TENSOR = {
     aten.div.Scalar: aten.div.Tensor,
 }
 _below_autograd = getattr(torch._C, "_AutoDispatchBelowAutograd", nullcontext)
+_PRODUCTS = (aten.mm.default, aten.addmm.default)
 _COPIES = (aten._to_copy.default, aten.clone.default)
 
 
@@ -38,7 +40,9 @@ def compiled(
     recording: Recording,
     known: Mapping[Slot, Tensor],
     places: Mapping[str, int],
-) -> Callable[[list[Any]], Sequence[Tensor]]:
+    *,
+    by_onednn: bool = False,
+) -> Graph:
     """Return what makes the calls.
 
     Args:
@@ -46,24 +50,28 @@ def compiled(
         recording: The recording.
         known: Tensors whose memory is the same each time.
         places: In which registers variable numbers are.
+        by_onednn: Whether large products are made by oneDNN.
 
     Raises:
         NotCompilableError: TorchScript has no such call.
     """
-    return _Builder(calls, recording, known, places).build()
+    return _Builder(calls, recording, known, places, by_onednn=by_onednn).build()
 
 
-class _Graph:
+class Graph:
     """Makes the calls.
 
     Attributes:
         function: Of TorchScript; it returns what is wanted, and a number.
+        n_by_onednn: Products that it makes by oneDNN.
     """
 
-    def __init__(self, function: Any, reads: Sequence[int]) -> None:
+    def __init__(self, function: Any, reads: Sequence[int], n_by_onednn: int) -> None:
         self.function, self._read = function, _getter(reads)
+        self.n_by_onednn = n_by_onednn
 
     def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
+        """Make the calls."""
         optimizes = torch._C._get_graph_executor_optimize()
         torch._C._set_graph_executor_optimize(False)  # of this thread
         try:
@@ -91,13 +99,16 @@ class _Builder:
         recording: Recording,
         known: Mapping[Slot, Tensor],
         places: Mapping[str, int],
+        *,
+        by_onednn: bool,
     ) -> None:
+        self._by_onednn, self._n_by_onednn = by_onednn, 0
         self._calls, self._recording, self._places = calls, recording, places
         self._memory = dict(known)
         self._at = Scope()
         self._plan = MemoryPlan(calls, recording, known)
 
-    def build(self) -> _Graph:
+    def build(self) -> Graph:
         """Return what makes the calls."""
         for number, call in enumerate(self._calls):
             self._add(call)
@@ -105,7 +116,7 @@ class _Builder:
         results = [self._value(slot) for slot in self._recording.outputs]
         self._at.end([*results, self._at.count(results)])
         function = torch._C._create_function_from_graph("recorded", self._at.graph)
-        return _Graph(function, self._at.reads)
+        return Graph(function, self._at.reads, self._n_by_onednn)
 
     def _add(self, call: Call) -> None:
         outs = call.outs
@@ -117,7 +128,7 @@ class _Builder:
                 self._at.values |= {slot: node.output() for slot in outs if slot is not None}
             else:
                 self._take(call)
-        elif not self._add_in_place(call):
+        elif not self._add_by_onednn(call) and not self._add_in_place(call):
             node = self._node(call.func, call.args, call.kwargs)
             if call.func._schema.returns[0].type.isSubtypeOf(torch._C.ListType.ofTensors()):
                 node.output().setType(torch._C.ListType.ofTensors())
@@ -126,6 +137,30 @@ class _Builder:
             for k, slot in enumerate(outs):
                 if slot is not None:
                     self._at.values[slot] = node.outputsAt(k)
+
+    def _add_by_onednn(self, call: Call) -> bool:
+        """Add a product of two matrices, and a row, by oneDNN if it is wanted and large."""
+        if not self._by_onednn or call.func not in _PRODUCTS or call.kwargs:
+            return False
+        *bias, x, weight = call.args
+        tensors = self._recording.tensors
+        slots = [leaf for leaf in call.args if isinstance(leaf, Slot)]
+        if len(slots) != len(call.args) or not onednn.pays(tensors[x], tensors[weight].t()):
+            return False
+        if bias and tensors[bias[0]].dim() != 1:
+            return False
+        if (known := self._memory.get(weight)) is not None:
+            view = known.t()
+            transposed = self._at.constant(id(view), view)
+        else:
+            transposed = self._node(aten.t.default, [weight], {}).output()
+        args = [x, _Made(transposed), bias[0] if bias else None, "none", [], ""]
+        node = self._node(torch.ops.mkldnn._linear_pointwise.default, args, {})
+        (out,) = call.outs
+        assert out is not None
+        self._at.values[out] = node.output()
+        self._n_by_onednn += 1
+        return True
 
     def _add_view(self, call: Call) -> None:
         """Make a view of memory that stays."""

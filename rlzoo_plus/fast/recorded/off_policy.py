@@ -33,10 +33,6 @@ class OffPolicyUpdate(Update):
     variant: Any = None
     buffers: Sequence[Tensor] = ()
 
-    def __init__(self, agent: Any) -> None:
-        super().__init__(agent)
-        self._tapes: dict[Any, Tape] = {}
-
     def kind(self, gradient_steps: int, batch_size: int = 0) -> Any:
         """Return what decides which calls are made."""
         return batch_size, *self._structure(gradient_steps)
@@ -132,7 +128,9 @@ class OffPolicyUpdate(Update):
             changed = [*self.buffers, *(t for one in owners for t in one.changed)]
             readable = [*self._readable(), *(t for one in polyaks for t in one.readable)]
             inputs = list(batch.values())
-            self._tapes[key] = Tape(of_inputs, inputs, numbers, readable, changed)
+            self._tapes[key] = Tape(
+                *(of_inputs, inputs, numbers, readable, changed), by_onednn=self.by_onednn
+            )
         return self._tapes[key]
 
     def _readable(self) -> list[Tensor]:

@@ -28,7 +28,6 @@ class OnPolicyUpdate(Update):
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._tapes: dict[int, Tape] = {}
         self._parameters: list[Tensor] = []
         self._observed = Parts(agent.observation_space)
 
@@ -60,7 +59,9 @@ class OnPolicyUpdate(Update):
             changed = steps.changed if is_recorded else ()
             readable = learned_tensors(self.agent).values()
             inputs = [*columns, rows]
-            self._tapes[size] = Tape(self._update, inputs, names, readable, changed)
+            self._tapes[size] = Tape(
+                *(self._update, inputs, names, readable, changed), by_onednn=self.by_onednn
+            )
         return self._tapes[size], self.steps[0]
 
     def _batch(self, columns: Sequence[Tensor], rows: Tensor) -> list[Any]:

@@ -20,7 +20,7 @@ from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
 from rlzoo_plus.fast.recorded.known_code import Recorder, name_of, owner_of
 from rlzoo_plus.fast.recorded.optimizers import PlainSteps
-from rlzoo_plus.fast.recorded.tape import NotRecordableError
+from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -53,13 +53,21 @@ class Update:
 
     Attributes:
         is_of_all_kinds: Whether one object can make updates of several kinds.
+        by_onednn: Whether recordings make large products by oneDNN: the bits are others.
     """
 
     is_of_all_kinds = False
+    by_onednn = False
 
     def __init__(self, agent: BaseAlgorithm) -> None:
         self.agent: Any = agent
         self.steps: list[PlainSteps] = []
+        self._tapes: dict[Any, Tape] = {}
+
+    @property
+    def n_by_onednn(self) -> int:
+        """Number of products in all recordings that are made by oneDNN."""
+        return sum(tape.n_by_onednn for tape in self._tapes.values())
 
     @classmethod
     def first_part(cls, agent: Any) -> contextlib.AbstractContextManager[bool]:

@@ -28,6 +28,7 @@ class Tape:
 
     Attributes:
         n_calls: Calls of torch that are made each time.
+        n_by_onednn: Products that are made by oneDNN.
 
     Raises:
         NotRecordableError: The function cannot be recorded.
@@ -40,6 +41,8 @@ class Tape:
         numbers: Sequence[str],
         readable: Iterable[Tensor],
         changed: Sequence[Tensor] = (),
+        *,
+        by_onednn: bool = False,
     ) -> None:
         """Record a function.
 
@@ -49,6 +52,7 @@ class Tape:
             numbers: Names of the numbers that it uses.
             readable: What else it reads: parameters and buffers, changed in place only.
             changed: Which of these it changes in place itself; recording leaves them as they are.
+            by_onednn: Whether large products are made by oneDNN, which rounds in another way.
         """
         readable = [*readable, *changed]
         made: list[Recording] = []
@@ -59,7 +63,7 @@ class Tape:
                 made[0].let_go()  # before the memory of the other one is needed
         recordings.require_same(made[1], made[0])
         self._numbers = tuple(numbers)
-        self._build(made[1])
+        self._build(made[1], by_onednn=by_onednn)
 
     def run(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> Sequence[Tensor]:
         """Make the calls with these inputs and numbers, in order; gradients must be disabled."""
@@ -70,7 +74,7 @@ class Tape:
             registers[slot] = None if number is None else float(number)
         return self._calls(registers)
 
-    def _build(self, recording: Recording) -> None:
+    def _build(self, recording: Recording, *, by_onednn: bool) -> None:
         calls = recordings.needed(recording.calls, recording)
         known = {slot: recording.tensors[slot].detach() for slot in recording.constants}
         recording.let_go()
@@ -80,7 +84,8 @@ class Tape:
         places = dict(zip(self._numbers, self._number_slots, strict=True))
         self.n_calls = len(calls)
         try:
-            self._calls = compiled(calls, recording, known, places)
+            self._calls = compiled(calls, recording, known, places, by_onednn=by_onednn)
+            self.n_by_onednn = self._calls.n_by_onednn
         # Whatever torch raises for a call that TorchScript does not have.
         except Exception as error:
             raise NotRecordableError(f"TorchScript cannot make its calls: {error}") from error
