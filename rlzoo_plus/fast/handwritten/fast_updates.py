@@ -71,7 +71,8 @@ class FastUpdates(RecordedUpdates):
             return
         value = "bfloat16" if self._rounds else "true"
         if is_by_onednn:
-            log.info("fast=%s: large products by oneDNN; no more, since %s", value, reason)
+            told = "fast=%s: updates are recorded, with large products by oneDNN, since %s"
+            log.info(told, value, reason)
         else:
             log.warning("fast=%s has no effect on updates: %s", value, reason)
 
