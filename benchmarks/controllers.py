@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 # What the hands move at an action of 1 [m].
@@ -25,13 +23,13 @@ def lift_by_hand(observation: np.ndarray) -> np.ndarray:
     return np.array([*way / _STEP_M, fingers])
 
 
-def pick_by_hand(observation: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the action for panda-gym's pick and place: likewise."""
-    seen = observation["observation"]
+def pick_by_hand(observation: np.ndarray) -> np.ndarray:
+    """Return the action for panda-gym's pick and place, flattened: likewise."""
+    goal, seen = observation[3:6], observation[6:]
     to_cube, opening = seen[7:10] - seen[:3], seen[6]
     fingers = 1.0
     if np.linalg.norm(to_cube) < 0.02 and opening < 0.045:
-        way, fingers = observation["desired_goal"] - seen[7:10], -1.0
+        way, fingers = goal - seen[7:10], -1.0
     elif np.linalg.norm(to_cube) < 0.012:
         way, fingers = np.zeros(3), -1.0
     elif np.hypot(*to_cube[:2]) > 0.01 and (to_cube[2] < -0.05 or np.hypot(*to_cube[:2]) > 0.02):

@@ -9,12 +9,14 @@ from stable_baselines3 import PPO, SAC, TD3
 from support.resuming import assert_same_in_pieces
 from support.training import tiny_config
 from test_fast_updates import LARGE, SMALL, TINY, train
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
 from rlzoo_plus.fast.handwritten.products import Batched, Single, product_of
 from rlzoo_plus.fast.recorded import graphs, onednn
+from rlzoo_plus.fast.recorded.tape import Tape
 
 needs_onednn = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN"
@@ -98,6 +100,54 @@ def test_small_products_and_other_numbers_stay(monkeypatch):
     assert type(product_of(Single, large, large, rounds=False)) is not Single
     double = large.double()
     assert type(product_of(Single, double, double, rounds=False)) is Single
+
+
+def has_gaps(matrix):
+    return not (matrix.is_contiguous() or matrix.t().is_contiguous())
+
+
+@needs_onednn
+@pytest.mark.parametrize("many", [None, 2])
+def test_weights_with_gaps_are_copied_for_which_onednn_is_slow(multiplied, many):
+    """A weight's gradient multiplies the inputs, which are columns of a rollout."""
+    rows, gradient, weight = torch.randn(32, 80), torch.randn(32, 40), torch.randn(40, 53)
+    x, kind = rows[:, 3:56], Single
+    if many:
+        x, gradient, weight = (it.expand(many, *it.shape) for it in (x, gradient, weight))
+        kind = Batched
+    expected, given = kind(x, weight), []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.mkldnn._linear_pointwise.default:
+                given.append(args[1])
+            return func(*args, **kwargs or {})
+
+    made = product_of(kind, x, weight, rounds=False)
+    with Watched():
+        found = made.of_weight(gradient)
+    torch.testing.assert_close(found, expected.of_weight(gradient), rtol=1e-4, atol=1e-4)
+    assert len(given) == (many or 1)
+    assert has_gaps(rows[:, 3:56].t())
+    assert not any(map(has_gaps, given))
+
+
+@needs_onednn
+@pytest.mark.usefixtures("multiplied")
+@pytest.mark.parametrize(("columns", "by_onednn"), [(53, 2), (80, 1)])
+def test_recorded_products_with_such_weights_stay(columns, by_onednn):
+    def parts(inputs, numbers):
+        rows, gradient, weight = inputs
+        x = rows[:, :53]
+        return [x @ weight, gradient.t() @ x]
+
+    inputs = [torch.randn(32, columns), torch.randn(32, 40), torch.randn(53, 40)]
+    with torch.no_grad():
+        tape = Tape(parts, inputs, [], [], by_onednn=True)
+        found = tape.run(inputs, {})
+    assert tape.n_by_onednn == by_onednn
+    for mine, theirs in zip(found, parts(inputs, {}), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 CASES = {

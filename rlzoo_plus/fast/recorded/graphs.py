@@ -147,6 +147,8 @@ class _Builder:
         slots = [leaf for leaf in call.args if isinstance(leaf, Slot)]
         if len(slots) != len(call.args) or not onednn.pays(tensors[x], tensors[weight].t()):
             return False
+        if not onednn.is_dense(tensors[weight]):  # see `onednn.linear`
+            return False
         if bias and tensors[bias[0]].dim() != 1:
             return False
         if (known := self._memory.get(weight)) is not None:

@@ -30,11 +30,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Args:
         x: Shape (rows, inputs).
-        weight: Shape (units, inputs).
+        weight: Shape (units, inputs). One with gaps in its memory is copied: oneDNN has only its
+            reference for it, which takes a thousand times as long.
         bias: Shape (units,).
     """
+    if not is_dense(weight):
+        weight = weight.contiguous()
     given: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return given
+
+
+def is_dense(matrix: Tensor) -> bool:
+    """Return whether a matrix, or its transpose, has its entries one after the other."""
+    return matrix.is_contiguous() or matrix.mT.is_contiguous()
 
 
 @cache
