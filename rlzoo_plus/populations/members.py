@@ -38,7 +38,8 @@ class Members:
 
     def population(self) -> Population:
         """Return the population with all that was decided before; raises as `Population`."""
-        return Population(self.plan.folder, self.settings, self.plan.hpo.seed, self.draw)
+        folder, seed = self.plan.folder, self.plan.hpo.seed
+        return Population(folder, self.settings, seed, self.n_steps, self.draw)
 
     def until(self, segment: int) -> int:
         """Return the step at which a part of a training ends."""
@@ -51,6 +52,10 @@ class Members:
     def config(self, overrides: Sequence[str], run: str) -> RunConfig:
         """Return the configuration of a run; raises as `StudyPlan.trial_config`."""
         config = self.plan.trial_config(overrides, run)
+        # An evaluation ends a part.
+        evaluation, every = config.eval, config.eval.every_steps
+        if isinstance(every, int) and every > self.until(1):
+            evaluation = evaluation.model_copy(update={"every_steps": self.until(1)})
         # One checkpoint a part, all of which others may go on from.
         kept = config.checkpoint.model_copy(
             update={
@@ -58,7 +63,8 @@ class Members:
                 **{"keep": self.settings.segments + 1, "keep_best": False},
             }
         )
-        return config.model_copy(update={"run_dir": str(self.path(run)), "checkpoint": kept})
+        changes = {"run_dir": str(self.path(run)), "checkpoint": kept, "eval": evaluation}
+        return config.model_copy(update=changes)
 
     def draw(
         self, member: int, source: Params | None, before: Sequence[str], rng: np.random.Generator

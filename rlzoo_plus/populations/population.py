@@ -64,6 +64,7 @@ class Population:
         folder: Path,
         settings: PopulationSettings,
         seed: int,
+        n_steps: int,
         draw: Callable[[int, Params | None, Sequence[str], np.random.Generator], Any],
     ) -> None:
         """Read what was decided before.
@@ -72,6 +73,7 @@ class Population:
             folder: The study's directory.
             settings: Its settings.
             seed: Decides, with member and segment, what is drawn.
+            n_steps: Of a whole training: nobody goes on from where another has ended.
             draw: Returns parameters and overrides of a member, from its number, the parameters and
                 overrides of the member that it goes on from, if any, and a generator.
 
@@ -79,6 +81,7 @@ class Population:
             ConfigError: The log is damaged.
         """
         self.folder, self.settings, self.seed, self._draw = folder, settings, seed, draw
+        self._n_steps = n_steps
         self.tasks: dict[int, Task] = {}
         self.results: dict[tuple[int, int], Result] = {}
         self.history: list[Task] = []
@@ -160,7 +163,7 @@ class Population:
         """Return the result that a member goes on from in place of its own, None for its own."""
         known = [r for (_, segment), r in self.results.items() if segment == result.segment]
         ranked = sorted(known, key=lambda one: (-one.score, one.member))
-        better = [one for one in ranked if one.score > result.score]
+        better = [o for o in ranked if o.score > result.score and o.step < self._n_steps]
         # Those that are ahead of the others go on with what they have.
         n_known = len(ranked) if 2 * len(ranked) >= self.settings.population else 0
         n_moved = max(1, round(self.settings.share * n_known))

@@ -41,7 +41,7 @@ def drawn(member, source, before, rng):
 
 
 def population(folder, settings=SETTINGS):
-    return Population(folder, settings, 0, drawn)
+    return Population(folder, settings, 0, 1000, drawn)
 
 
 def ends(people, task, score):
@@ -70,6 +70,25 @@ def test_nobody_waits_for_half_of_the_others_and_the_first_ones_go_on(tmp_path):
     assert people.next_task(0).parent is None
     ends(people, tasks[1], 0.5)
     assert people.next_task(1).parent == "members/000/0"
+
+
+def test_nobody_goes_on_from_one_that_has_ended(tmp_path):
+    """Rollouts longer than a part: members come to the end in other parts."""
+    people = population(tmp_path)
+    tasks = [people.next_task(member) for member in range(4)]
+    for task, score, step in zip(
+        tasks, (10.0, 40.0, 30.0, 20.0), (100,) * 2 + (1000,) * 2, strict=True
+    ):
+        people.record(Result(task.member, 1, task.run, step, score))
+    assert people.next_task(0).parent == "members/001/0"
+    # The first one that is better and not at the end is none.
+    (tmp_path / "other").mkdir()
+    people = population(tmp_path / "other")
+    tasks = [people.next_task(member) for member in range(4)]
+    for task, score in zip(tasks, (10.0, 40.0, 30.0, 20.0), strict=True):
+        people.record(Result(task.member, 1, task.run, 100 if score == 10 else 1000, score))
+    following = people.next_task(0)
+    assert (following.run, following.parent, following.segment) == ("members/000/0", None, 2)
 
 
 def test_decisions_are_read_again_and_are_not_made_twice(tmp_path):

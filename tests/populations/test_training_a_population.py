@@ -83,7 +83,7 @@ def test_a_branch_is_trained_again_bit_for_bit(trained):
     from rlzoo_plus.tuning.population_settings import PopulationSettings
 
     settings = PopulationSettings(population=3, segments=3)
-    people = Population(trained / "people", settings, 0, None)
+    people = Population(trained / "people", settings, 0, 3072, None)
     branch = next(t for t in reversed(people.history) if not t.run.endswith("/0"))
     schedule = json.loads((trained / "people" / "schedule.json").read_text())
     parts = []
@@ -112,6 +112,19 @@ def test_the_same_command_does_nothing_more(trained):
     code, text = run(trained, *WORDS)
     assert code == 0, text
     assert (trained / "people" / LOG).read_text() == before
+
+
+def test_seldom_evaluations_and_long_rollouts_come_to_the_end(tmp_path):
+    """Rollouts of 1,024 steps in parts of 512, evaluated every 1,500 if nothing else were said."""
+    words = [*WORDS, "hpo.sampler_options={population: 4, segments: 6, share: 0.4}"]
+    words += ["eval.every_steps=1500", "algo.hyperparams.n_steps=512"]
+    code, text = run(tmp_path, *words)
+    assert code == 0, text
+    records = [r["result"] for r in log_of(tmp_path) if "result" in r]
+    assert sorted({r["step"] for r in records}) == [1024, 2048, 3072]
+    assert len(records) == 24
+    code, text = run(tmp_path, "schedule=people/schedule.json", "run_dir=again")
+    assert code == 0, text
 
 
 def test_forged_schedules_run_nothing(trained):
