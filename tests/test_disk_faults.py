@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
@@ -45,7 +46,10 @@ LOGS = ("tensorboard", "monitor", "metrics.jsonl", "evaluations.jsonl")
 
 
 def _remove(path):
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    """Remove it; a checkpoint may be written into it meanwhile."""
+    while path.exists():
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @pytest.mark.parametrize("name", LOGS)
