@@ -3,6 +3,8 @@
     python -m benchmarks.resume_matrix [--only sac] [--only td3] [--kills 3] [--list]
 
 Each row is `rlzoo-plus verify-resume` on short runs; the five marked ones are killed 20 times.
+Rows whose name begins with `with` have what a run may have beside its algorithm: exploration,
+priorities, demonstrations, teachers, a learned reward and so on.
 Where the extra `sbx` is installed, its algorithms have rows as well.
 Exits with 1 if any row differs, with 2 if --only names no row.
 """
@@ -10,13 +12,17 @@ Exits with 1 if any row differs, with 2 if --only names no row.
 from __future__ import annotations
 
 import argparse
+import base64
 import os
+import secrets
 import shlex
 import sys
 import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
+
+from benchmarks.trained import call
 
 ROOT = Path(__file__).resolve().parents[1]
 # The image and goal environments of the tests; the trial's processes need them too.
@@ -39,12 +45,19 @@ CHEETAH = ["env=halfcheetah_bullet", "normalize=true"]
 GOAL = ["env=panda_reach_dense", "n_envs=1"]
 IMAGE = ["env.id=tests/TinyImage-v0", "n_envs=2", *TINY]
 SUBPROC = ["vec_env=subproc", "n_envs=2"]
+MOUNTAIN = ["env=mountain_car_continuous", "normalize=true"]
+WALKER = ["env=a1_walk", "env.kwargs.engine=mujoco", "n_envs=2"]
+TEACHER = "teacher=trained/cartpole_bullet"
+CLONED = [*CARTPOLE, "num_threads=1", "eval.episodes=2"]
+N_STEP = "algo.hyperparams.n_steps=3"
 
+# What some rows need, made in the folder of --out, and what it is made from.
+DATA, ANSWERS, REWARD, KEY = "demonstrations", "answers", "reward", "RESUME_MATRIX_KEY"
 
 Row = tuple[str, list[str], int, int]
 
 
-def rows() -> list[Row]:
+def rows(folder: Path) -> list[Row]:
     """Return name, overrides, length and kills of each row; 0 kills stands for the option's."""
     table: list[Row] = []
     for algo in (*ON_POLICY, *OFF_POLICY, "ars"):
@@ -93,7 +106,64 @@ def rows() -> list[Row]:
             words = _of(f"sbx_{algo}", CHEETAH, "n_envs=2")
             table.append((f"sbx_{algo} HalfCheetah", words, _length(algo, 2), 0))
         table.append(("sbx_dqn cart-pole", _of("sbx_dqn", DISCRETE), 1200, 0))
-    return table
+    return table + [(f"with {name}", words, n, 0) for name, words, n in _more_rows(folder)]
+
+
+def _more_rows(folder: Path) -> list[tuple[str, list[str], int]]:
+    """Return rows with what a run may have beside its algorithm; `_prepare` fills the folder."""
+    data, model = f"data={folder / DATA}", f"reward_model={folder / REWARD}"
+    stages = "curriculum=[{set: {env.kwargs.force_n: 20}, until: {steps: 256}}]"
+    unseen = "env.kwargs.randomization={payload: {uniform: [0, 4]}, latency: {choice: [0, 1, 2]}}"
+    memory = ["env.wrappers=[mask_velocity]", "network=recurrent", "network.lstm.hidden_size=16"]
+    off = 700
+    return [
+        ("ppo exploration=rnd", _of("ppo", MOUNTAIN, "exploration=rnd", "exploration.end=0"), 768),
+        ("sac exploration=rnd", _of("sac", PENDULUM, "exploration=rnd", "normalize=true"), off),
+        *(
+            (f"{algo} exploration={name}", _of(algo, env, f"exploration={name}"), length)
+            for algo, name, env, length in (
+                *((("td3", name, PENDULUM, off)) for name in ("normal", "ou", "pink")),
+                ("td3", "parameter_noise", PENDULUM, off),
+                ("dqn", "boltzmann", DISCRETE, 1200),
+                ("dqn", "epsilon_greedy", DISCRETE, 1200),
+                ("ppo", "gsde", CARTPOLE, 3072),
+            )
+        ),
+        ("dqn prioritized, n-step", _of("dqn", DISCRETE, _replay("prioritized"), N_STEP), 1200),
+        ("qrdqn prioritized", _of("qrdqn", DISCRETE, _replay("prioritized")), 1200),
+        *(
+            (f"{algo} lap, n-step", _of(algo, PENDULUM, _replay("lap"), N_STEP), off)
+            for algo in ("sac", "td3", "tqc", "crossq")
+        ),
+        ("sac log of actions", _of("sac", CARTPOLE, "log.actions=true"), off),
+        ("sac encryption", _of("sac", CARTPOLE, f"encryption={KEY}", "log.actions=true"), off),
+        ("ppo curriculum", _of("ppo", CARTPOLE, "n_envs=2", stages), 1536),
+        *(
+            (f"{algo} symmetry={how}", _of(algo, env, f"algo.symmetry={how}"), length)
+            for algo, how, env, length in (
+                ("ppo", "augment", WALKER, 1536),
+                ("ppo", "loss", WALKER, 1536),
+                ("sac", "augment", CARTPOLE, off),
+            )
+        ),
+        ("ppo privileged critic", _of("ppo", WALKER, unseen, "env.kwargs.privileged=true"), 1536),
+        ("ppo reward model", _of("ppo", CARTPOLE, "n_envs=2", model), 1536),
+        ("sac reward model", _of("sac", CARTPOLE, model), off),
+        ("sac demonstrations", _of("sac", CARTPOLE, data, "network=layer_norm"), off),
+        ("sac simba", _of("sac", PENDULUM, "network=simba"), off),
+        ("td3 resnet", _of("td3", PENDULUM, "network=resnet"), off),
+        ("crossq droq", _of("crossq", PENDULUM, "network=droq"), off),
+        ("sac_discrete", _of("sac_discrete", DISCRETE), off),
+        ("recurrent_sac", _of("recurrent_sac", PENDULUM, *memory), off),
+        ("bc", ["algo=bc", *CLONED, data], 4096),
+        ("bc_sac", ["algo=bc_sac", *CLONED, data], 4096),
+        ("dagger", ["algo=dagger", *CLONED, TEACHER], 4096),
+        ("distill", ["algo=distill", *CLONED, TEACHER], 4096),
+    ]
+
+
+def _replay(name: str) -> str:
+    return f"algo.replay_buffer={name}"
 
 
 def _of(name: str, env: list[str], *more: str) -> list[str]:
@@ -135,18 +205,25 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--list", action="store_true", help="print the commands only")
+    told = "where demonstrations and a reward model are kept, which some rows need"
+    out = Path("outputs/resume_matrix")
+    parser.add_argument("--out", type=Path, default=out, metavar="FOLDER", help=told)
     options = parser.parse_args()
+    folder = options.out.resolve()
     try:
-        chosen = _chosen(options.only)
+        chosen = _chosen(rows(folder), options.only)
     except ValueError as error:
         parser.error(str(error))
+    os.environ.setdefault(KEY, base64.b64encode(secrets.token_bytes(32)).decode())
     failed = []
     for name, overrides, steps, many in chosen:
         kills = many or options.kills
         if options.list:
             trial = shlex.join([*overrides, "--steps", str(steps), "--kills", str(kills)])
             print(f"rlzoo-plus verify-resume {trial}")
-        elif not _verify(name, overrides, steps, kills):
+            continue
+        _prepare(folder, overrides)
+        if not _verify(name, overrides, steps, kills):
             failed.append(name)
     if options.list:
         return 0
@@ -154,18 +231,28 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _chosen(only: list[str] | None) -> list[Row]:
+def _chosen(table: list[Row], only: list[str] | None) -> list[Row]:
     """Return the rows whose name contains one of these texts, all of them without any.
 
     Raises:
         ValueError: A text is in the name of no row.
     """
-    table = rows()
     names = [row[0] for row in table]
     for text in only or []:
         if not any(text in name for name in names):
             raise ValueError(f"--only {text}: is in the name of no row. Rows: {'; '.join(names)}")
     return [row for row in table if only is None or any(text in row[0] for text in only)]
+
+
+def _prepare(folder: Path, overrides: list[str]) -> None:
+    """Make what a row needs, unless it is there: demonstrations, or a reward model."""
+    data, answers, model = (folder / name for name in (DATA, ANSWERS, REWARD))
+    if f"data={data}" in overrides and not data.exists():
+        call("collect", "trained/cartpole_bullet", "--episodes", "3", "--out", str(data))
+    if f"reward_model={model}" in overrides and not model.exists():
+        rater = ("--rater", "synthetic:mistake=0.1")
+        call("prefer", "trained/cartpole_bullet", "--out", str(answers), *rater)
+        call("prefer", str(answers), "--fit", str(model))
 
 
 def _verify(name: str, overrides: list[str], steps: int, kills: int) -> bool:

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.analysis.run_list import aligned
+from rlzoo_plus.analysis.run_list import aligned, counted
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
@@ -146,8 +146,8 @@ def verify(
         # If a run ended before its last kill, the next one is killed earlier.
         training_s *= 0.7
     say(
-        f"killed {total} times in {number} runs, {writing} of them while a checkpoint was being "
-        f"written (one each {every:,} steps)"
+        f"killed {counted(total, 'time')} in {counted(number, 'run')}, {writing} of them while a "
+        f"checkpoint was being written (one each {every:,} steps)"
     )
     return Verdict(expected, found, total, writing, list(dict.fromkeys(reasons)))
 

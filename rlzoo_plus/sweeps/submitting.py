@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.analysis.find_run import foreign_code_of
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
@@ -72,7 +73,7 @@ def submit_jobs(
     there = len(todo) - n_new
     before = f", {there:,} were there already" if there else ""
     again = f"; {n_opened:,} of them may be taken again" if n_opened else ""
-    say(f"submitted {n_new:,} runs to {launcher.place}{before}{again}", markup=False)
+    say(f"submitted {counted(n_new, 'run')} to {launcher.place}{before}{again}", markup=False)
     if launcher.starts_machines:
         for line in launcher.start_machines([*todo]) if todo else ():
             say(line, markup=False)

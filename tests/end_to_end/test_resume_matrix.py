@@ -45,4 +45,4 @@ def test_without_names_all_rows_are_chosen(matrix):
     code, out, _ = matrix("--list")
     assert code == 0
     of_sbx = 0 if find_spec("sbx") is None else 7
-    assert len(set(out.splitlines())) == 59 + of_sbx
+    assert len(set(out.splitlines())) == 93 + of_sbx
