@@ -465,6 +465,7 @@ def machine(page, in_process, monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("HOME", str(in_process))
+    monkeypatch.setenv("ROBOT_KEY", "2b" * 32)  # as docs/resume.md exports it
     with ExitStack() as stack:
         bucket = ""
         if IN_AWS.search("\n".join(map(str, COMMANDS[page]))):
