@@ -4,7 +4,7 @@
 
 Each cell trains exactly and with `fast` in turn, each a short and a longer run with one thread;
 what the short one takes is start-up, and taken away from the longer. Prints steps a second and
-their ratio. Exits with 1 if a ratio is below 0.8.
+their ratio. Exits with 1 if a ratio is below 0.8: nearer to 1, one round is too noisy to tell.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ CELLS = (
     *(f"{algo}:halfcheetah_bullet" for algo in ("ppo", "a2c", "sac", "td3", "tqc", "ddpg")),
 )
 LEARNS_FROM, UPDATED = 256, 1_024  # off-policy: steps before learning, and steps with it
+ROLLED_OUT = 16_384  # on-policy: steps after the first rollout, or else two rollouts
 LEAST = 0.8
 
 
@@ -46,33 +47,39 @@ def main() -> int:
         if fast < LEAST * exact:
             slow.append(cell)
         print(f"| {cell} | {exact:,.0f} | {fast:,.0f} | {fast / exact:.2f} |", flush=True)
-    print(f"slower with fast={options.fast}: {', '.join(slow)}" if slow else "none is slower")
+    print(f"below {LEAST}: {', '.join(slow)}" if slow else f"none is below {LEAST}")
     return 1 if slow else 0
 
 
 def _speed(cell: str, fast: str) -> float:
     """Return the steps a second of a training after its start."""
     algo, _, env = cell.partition(":")
-    words = [f"algo={algo}", f"env={env}", f"fast={fast}", "num_threads=1", "log.progress=false"]
-    words += ["eval.every_steps=null", "report.video=false", "report.plot=false"]
-    words += ["env.kwargs.engine=mujoco"] if env in ROBOTS else []
-    config, spec = load(words), get_algorithm(algo)
+    overrides = [
+        f"algo={algo}",
+        f"env={env}",
+        f"fast={fast}",
+        "num_threads=1",
+        "log.progress=false",
+    ]
+    overrides += ["eval.every_steps=null", "report.video=false", "report.plot=false"]
+    overrides += ["env.kwargs.engine=mujoco"] if env in ROBOTS else []
+    config, spec = load(overrides), get_algorithm(algo)
     rollout = rollout_steps(config.algo, spec, config.n_envs)
     if spec.family is Family.ON_POLICY:
-        lengths = rollout, 3 * rollout
+        lengths = rollout, rollout * (1 + max(2, ROLLED_OUT // rollout))
     else:
-        words.append(f"algo.hyperparams.learning_starts={LEARNS_FROM}")
+        overrides.append(f"algo.hyperparams.learning_starts={LEARNS_FROM}")
         start = LEARNS_FROM + max(rollout, 64)
         lengths = start, start + UPDATED
-    short, whole = (_seconds([*words, f"n_timesteps={length}"]) for length in lengths)
+    short, whole = (_seconds([*overrides, f"n_timesteps={length}"]) for length in lengths)
     return (lengths[1] - lengths[0]) / (whole - short)
 
 
-def _seconds(words: list[str]) -> float:
+def _seconds(overrides: list[str]) -> float:
     """Return how long a training takes [s]."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        call("train", *words, f"run_dir={run}")
+        call("train", *overrides, f"run_dir={run}")
         return float(result_of(run)["training_time_s"])
 
 

@@ -12,7 +12,6 @@ Exits with 1 if any row differs, with 2 if --only names no row.
 from __future__ import annotations
 
 import argparse
-import base64
 import os
 import secrets
 import shlex
@@ -122,7 +121,7 @@ def _more_rows(folder: Path) -> list[tuple[str, list[str], int]]:
         *(
             (f"{algo} exploration={name}", _of(algo, env, f"exploration={name}"), length)
             for algo, name, env, length in (
-                *((("td3", name, PENDULUM, off)) for name in ("normal", "ou", "pink")),
+                *(("td3", name, PENDULUM, off) for name in ("normal", "ou", "pink")),
                 ("td3", "parameter_noise", PENDULUM, off),
                 ("dqn", "boltzmann", DISCRETE, 1200),
                 ("dqn", "epsilon_greedy", DISCRETE, 1200),
@@ -214,7 +213,7 @@ def main() -> int:
         chosen = _chosen(rows(folder), options.only)
     except ValueError as error:
         parser.error(str(error))
-    os.environ.setdefault(KEY, base64.b64encode(secrets.token_bytes(32)).decode())
+    os.environ.setdefault(KEY, secrets.token_hex(32))
     failed = []
     for name, overrides, steps, many in chosen:
         kills = many or options.kills
