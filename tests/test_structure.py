@@ -23,7 +23,7 @@ ROOMS = {
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
 MOST_LINES_OF_THE_CORE = 45_500
 MOST_LINES_OF_THE_TESTS_OF_THE_CORE = 50_000
-MOST_LINES_OF_A_ROOM = 6_700
+MOST_LINES_OF_A_ROOM = 6_900
 
 
 def circles(imports):

@@ -124,6 +124,14 @@ class ChangeDetector:
         self._left -= 1
         return False
 
+    def has_looked(self, training: object | None) -> bool:
+        """Return whether only known code has had the agent since it was looked at.
+
+        Args:
+            training: As in `is_due`.
+        """
+        return training is not None and training is self._training
+
     def fits(self, agent: Any) -> bool:
         """Return whether an agent is the one that was recorded, without a change."""
         return (

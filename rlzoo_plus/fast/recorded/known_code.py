@@ -7,7 +7,7 @@ import copy
 import logging
 import sys
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from rlzoo_plus.fast.recorded.change_detector import (
     watched,
 )
 from rlzoo_plus.fast.recorded.tape import NotRecordableError
+from rlzoo_plus.fast.recorded.training_mode import TrainingMode
 
 log = logging.getLogger(__name__)
 # So often a change of the agent is followed; each time costs as much as several updates.
@@ -173,11 +174,27 @@ class Recorder:
         self.reason = ""
         self.detector: ChangeDetector | None = None
         self._changes_left = _MOST_CHANGES
+        self._mode: TrainingMode | None = None
 
     def forget(self) -> None:
         """Give up what has been recorded: the agent has changed."""
         self._changes_left -= self.detector is not None
-        self.detector = None
+        self.detector = self._mode = None
+
+    def set_training_mode(self, mode: bool, plain: Callable[[bool], None], agent: Any) -> None:
+        """Set the training mode of an agent's policy.
+
+        Args:
+            mode: The mode.
+            plain: The policy's own method, which is called if its modules may have changed.
+            agent: The agent.
+        """
+        if self.detector is None or not self.detector.has_looked(agent.trusted_code_token):
+            plain(mode)
+            return
+        if self._mode is None:
+            self._mode = TrainingMode(agent.policy, plain)
+        (self._mode.set if self._mode.is_known else plain)(mode)
 
     def refuse(self, reason: str, level: int = logging.WARNING) -> None:
         """Record nothing any more."""

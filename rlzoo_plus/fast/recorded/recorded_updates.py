@@ -121,7 +121,7 @@ class RecordedUpdates(Recorder):
         if self._update is not None and self._is_current(agent):
             kind = self._update.kind(*args, **kwargs)
             if kind in self._checked:
-                agent.policy.set_training_mode(True)
+                self.set_training_mode(True, agent.policy.set_training_mode, agent)
                 with torch.no_grad():
                     self._update.make(*args, **kwargs)
                 self.n_recorded += 1

@@ -47,6 +47,7 @@ class RecordedRollouts(Recorder):
     """Collects the experience of an agent from recordings wherever that gives the same bits.
 
     Attributes:
+        agent: The agent.
         n_recorded: Rollouts whose actions came from recordings.
     """
 
@@ -56,7 +57,7 @@ class RecordedRollouts(Recorder):
         """Let the policy of an agent, whose class is `Accelerated`, act from recordings."""
         super().__init__()
         self.n_recorded = 0
-        self._agent = agent
+        self.agent = agent
         self._functions: dict[Any, RecordedFunction] = {}
         agent.policy.__class__ = _acting_class(agent.policy.__class__)
 
@@ -86,7 +87,7 @@ class RecordedRollouts(Recorder):
         if self.reason or policy.training or torch.is_grad_enabled():
             return False
         assert self.detector is not None
-        self._look_at(self._agent, is_same=self.detector.fits_if_due(self._agent))
+        self._look_at(self.agent, is_same=self.detector.fits_if_due(self.agent))
         return not self.reason
 
     def act(self, name: str, method: Callable[[Any], Any], observations: Any) -> Sequence[Tensor]:
@@ -158,6 +159,15 @@ class RecordedRollouts(Recorder):
 
 class _ActsFromRecordings:
     """Mixin for a policy: it comes before it. Copies are without it."""
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Set whether the policy is in training mode."""
+        plain: Any = super().set_training_mode  # type: ignore[misc]
+        collecting = _collecting.get(id(self))
+        if collecting is None:
+            plain(mode)
+        else:
+            collecting.set_training_mode(mode, plain, collecting.agent)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         reduced: Any = super().__reduce_ex__(protocol)

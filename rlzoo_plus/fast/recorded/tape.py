@@ -16,6 +16,7 @@ from torch import Tensor
 from rlzoo_plus.fast.recorded import recording as recordings
 from rlzoo_plus.fast.recorded.graphs import compiled
 from rlzoo_plus.fast.recorded.recording import Function, NotRecordableError, Recording, record
+from rlzoo_plus.fast.recorded.repeats import without_repeats
 
 __all__ = ["NotRecordableError", "Tape"]
 
@@ -75,7 +76,7 @@ class Tape:
         return self._calls(registers)
 
     def _build(self, recording: Recording, *, by_onednn: bool) -> None:
-        calls = recordings.needed(recording.calls, recording)
+        calls = without_repeats(recordings.needed(recording.calls, recording), recording)
         known = {slot: recording.tensors[slot].detach() for slot in recording.constants}
         recording.let_go()
         n_slots = len(recording.tensors)
