@@ -28,8 +28,12 @@ class ScheduleSpec:
     end: float  # Value at the last step
 
     def __call__(self, progress_remaining: float) -> float:
-        """Return the value; `progress_remaining` falls from 1 to 0 in the course of a run."""
-        done = 1.0 - progress_remaining
+        """Return the value; `progress_remaining` falls from 1 to 0 in the course of a run.
+
+        A last rollout that ends after the run's last step makes it negative: the value stays at its
+        end, where the line would go on to a learning rate below 0.
+        """
+        done = min(1.0 - progress_remaining, 1.0)
         if self.kind == "const":
             return self.start
         if self.kind == "lin":

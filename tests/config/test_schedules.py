@@ -97,3 +97,10 @@ def test_an_exponential_schedule_cannot_touch_zero(text):
 def test_a_value_that_is_not_finite_is_refused(value):
     with pytest.raises(ConfigError):
         parse_schedule(value, KEY)
+
+
+@pytest.mark.parametrize("text", ["lin_1e-3", "lin_1e-3_1e-4", "cos_1e-3", "exp_1e-3"])
+def test_a_rollout_beyond_the_last_step_has_the_value_at_the_end(text):
+    """Rounded up to whole rollouts, a run's last update would have a negative learning rate."""
+    schedule = parse_schedule(text, KEY)
+    assert schedule(-0.033) == schedule(0.0) >= 0.0
