@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import rlzoo_plus
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
@@ -53,5 +54,6 @@ def main(arguments: list[str]) -> int:
         print(overview.as_text(found))
     else:
         fits = "" if options.run is None else f"; it is of the task of {printable(options.run)}"
-        print(f"{printable(options.path)} is whole: {found['episodes']} episodes{fits}")
+        episodes = counted(found["episodes"], "episode")
+        print(f"{printable(options.path)} is whole: {episodes}{fits}")
     return 0

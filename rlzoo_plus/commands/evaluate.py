@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import rlzoo_plus
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
 from rlzoo_plus.envs.engine import is_same_engine
@@ -62,7 +63,8 @@ def main(arguments: list[str]) -> int:
     )
     print(json.dumps(record) if options.json else _table(record, run.config.env.max_return))
     if folder is not None and not options.json:
-        print(f"saved           {record['episodes']} episodes in {printable(folder)}")
+        episodes = counted(record["episodes"], "episode")
+        print(f"saved           {episodes} in {printable(folder)}")
     return 0
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
     one_line,
@@ -83,7 +84,8 @@ def collect(
     write = _lerobot_format().write_lerobot if lerobot else write_dataset
     write(out, dataset)
     mean = sum(one.episode_return for one in dataset.episodes) / len(dataset.episodes)
-    return f"{len(dataset.episodes)} episodes, {dataset.n_steps:,} steps, mean return {mean:.2f}"
+    episodes = counted(len(dataset.episodes), "episode")
+    return f"{episodes}, {dataset.n_steps:,} steps, mean return {mean:.2f}"
 
 
 def seeds_of(count: int, seed: int) -> list[int]:
@@ -100,7 +102,7 @@ def played(run: Run, which: str, episodes: int, seed: int, *, deterministic: boo
     with closing(run.env(1)) as venv:
         task = (venv.observation_space, venv.action_space), steps_per_second(venv)
     how = "deterministic" if deterministic else "stochastic"
-    told = f"{len(recorded)} episodes of the policy {which} at step {policy.step}, {how}"
+    told = f"{counted(len(recorded), 'episode')} of the policy {which} at step {policy.step}, {how}"
     found = [_of_episode(one, one.observations or []) for one in recorded]
     return Dataset(*task[0], found, about(run.config, told), task[1])
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.analysis.statistics import stratified_bootstrap_ci
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
@@ -125,7 +126,7 @@ def run_gate(
             # The checks after it would play in the other one.
             run = Run.open(candidate.path, trust=trust, other_env=True)
     with _checked(found, "episodes"):
-        say(f"playing {gate.episodes} episodes")
+        say(f"playing {counted(gate.episodes, 'episode')}")
         record = run.evaluate(gate.episodes, seed=gate.seed)
         found += _thresholds(gate, record)
         if gate.not_worse is not None:
@@ -169,14 +170,15 @@ def _same_environment(run: Run, candidate: Resolved, present: Resolved | None) -
 
 def _thresholds(gate: Gate, record: dict[str, Any]) -> Iterator[Check]:
     mean, success = record["mean_return"], record["success_rate"]
+    episodes = counted(gate.episodes, "episode")
     if gate.min_return is not None:
-        text = f"mean {mean:.4g} over {gate.episodes} episodes, at least {gate.min_return:g}"
+        text = f"mean {mean:.4g} over {episodes}, at least {gate.min_return:g}"
         yield Check("return", mean >= gate.min_return, text)
     if gate.min_success is not None:
         if success is None:
             yield Check("success", False, "the environment reports no success")
             return
-        text = f"{100 * success:.0f}% of {gate.episodes} episodes, at least "
+        text = f"{100 * success:.0f}% of {episodes}, at least "
         holds = success >= gate.min_success
         yield Check("success", holds, f"{text}{100 * gate.min_success:g}%")
 

@@ -136,7 +136,9 @@ class SweepView(LiveView):
             self.console.print(f"[yellow]note:[/] {note}")
         place = getattr(launcher, "place", None)
         where = f"{launcher.slots} at once" if place is None else f"for workers of {place}"
-        self.console.print(f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {where}", markup=False)
+        self.console.print(
+            f"sweep {jobs[0].sweep}: {counted(len(jobs), 'job')}, {where}", markup=False
+        )
         self.expect(len(jobs), launcher)
         self._jobs = jobs
 

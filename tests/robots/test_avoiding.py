@@ -8,6 +8,7 @@ import pytest
 from continuing import between_posts, episode
 from support.native import needs_plugin
 
+from benchmarks.driving_by_hand import drive_between_posts
 from robots.avoiding import ASIDE_M, RADIUS_M, RANGE_M, DriveBetweenPosts, Footprint
 from robots.engines.bullet.native import NativeWorlds
 from robots.sensors import State
@@ -99,3 +100,11 @@ def test_obstacles_without_room_or_below_none_are_refused():
         gymnasium.make(HUSKY, obstacles=3)
     with pytest.raises(ValueError, match="obstacles=-1 must be at least 0"):
         between_posts(HUSKY, obstacles=-1)
+
+
+def test_a_controller_made_by_hand_reaches_the_goals():
+    env = between_posts(HUSKY)
+    results = [episode(env, drive_between_posts, seed) for seed in range(12)]
+    env.close()
+    assert sum(info["is_success"] for *_, info in results) >= 11
+    assert np.mean([total for total, *_ in results]) > 8
