@@ -28,7 +28,7 @@ ENV = "env=husky_avoid"
 EPISODES, FIRST_SEED = 1200, 20_000
 # The push: what is left of it after a step, and how much is new at most.
 LEFT, NEW = 0.8, 0.12
-COMMON = (ENV, "tuned=none", "network.net_arch=[256,256]", "normalize=false", "report.video=false")
+COMMON = (ENV, "tuned=none", "network.net_arch=[128,128]", "normalize=false", "report.video=false")
 CLONING = (
     *("algo=bc", "n_timesteps=4000000", "eval.every_steps=1000000", "eval.episodes=100"),
     *("algo.hyperparams.n_steps=100000", "algo.hyperparams.batch_size=512"),
