@@ -13,21 +13,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from benchmarks.demonstrations import played
 from benchmarks.driving_by_hand import drive_between_posts
 from benchmarks.trained import evaluate, result_of, train_seeds
-from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.demonstrations.dataset import Dataset, Demonstration
 from rlzoo_plus.demonstrations.minari_format import is_dataset, write_dataset
-from rlzoo_plus.envs.single import make_env
-from rlzoo_plus.policies.entries import stacked
-from rlzoo_plus.runs.load import load
 
 ENV = "env=husky_avoid"
 EPISODES, FIRST_SEED = 1200, 20_000
-# The push: what is left of it after a step, and how much is new at most.
-LEFT, NEW = 0.8, 0.12
+PUSH = 0.12
 COMMON = (ENV, "tuned=none", "network.net_arch=[128,128]", "normalize=false", "report.video=false")
 CLONING = (
     *("algo=bc", "n_timesteps=4000000", "eval.every_steps=1000000", "eval.episodes=100"),
@@ -52,7 +45,8 @@ def main() -> None:
     folder = options.out.resolve()
     data, seeds, workers = folder / "data", options.seeds, options.workers
     if not is_dataset(data):
-        write_dataset(data, played())
+        played_seeds = range(FIRST_SEED, FIRST_SEED + EPISODES)
+        write_dataset(data, played([ENV], drive_between_posts, played_seeds, push=PUSH))
     cloned = train_seeds(folder / "cloned", seeds, workers, [*COMMON, *CLONING, f"data={data}"])
     print("| seed | cloned | then PPO | minutes |\n|---|---|---|---|", flush=True)
     for seed, source in zip(seeds, cloned, strict=True):
@@ -61,32 +55,6 @@ def main() -> None:
         minutes = sum(result_of(one)["training_time_s"] for one in (source, run)) / 60
         cells = " | ".join(map(_score, (source, run)))
         print(f"| {seed} | {cells} | {minutes:.1f} |", flush=True)
-
-
-def played() -> Dataset:
-    """Return the successful episodes of the controller."""
-    spec: EnvConfig = load([ENV]).env
-    env, rng, episodes = make_env(spec), np.random.default_rng(0), []
-    for seed in range(FIRST_SEED, FIRST_SEED + EPISODES):
-        observation, info = env.reset(seed=seed)
-        seen, actions, rewards = [observation], [], []
-        push, strength = np.zeros(2), NEW * rng.uniform()
-        terminated = truncated = False
-        while not (terminated or truncated):
-            action = np.clip(drive_between_posts(observation), -1, 1).astype(np.float32)
-            push = LEFT * push + strength * rng.normal(size=2)
-            given = np.clip(action + push, -1, 1).astype(np.float32)
-            observation, reward, terminated, truncated, info = env.step(given)
-            seen.append(observation)
-            actions.append(action)
-            rewards.append(float(reward))
-        if info["is_success"]:
-            row = (stacked(seen), np.stack(actions), np.array(rewards), bool(terminated), seed)
-            episodes.append(Demonstration(*row))
-    about = {"dataset_id": f"{spec.name}/by-hand-v0", "algorithm_name": "a controller by hand"}
-    found = Dataset(env.observation_space, env.action_space, episodes, about)
-    env.close()
-    return found
 
 
 def _score(run: Path) -> str:

@@ -12,7 +12,7 @@ that each seed took.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.policies.entries import stacked
 from rlzoo_plus.runs.load import load
 
+Controller = Callable[[np.ndarray], np.ndarray]
 FIRST_SEED = 10_000
 CLONING = ("algo=bc_sac", "n_timesteps=100000", "eval.every_steps=100000")
 HEADER = """\
@@ -39,7 +40,7 @@ HEADER = """\
 class Task:
     """A task and how it is trained."""
 
-    controller: Callable[[np.ndarray], np.ndarray]
+    controller: Controller
     episodes: int  # demonstrations
     score: float  # mean return of an evaluation that ends a training
     steps: int  # at most, from scratch; the other ways have three quarters of them
@@ -95,7 +96,8 @@ def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
     """Yield each way and its runs."""
     data = folder / "data"
     if not is_dataset(data):
-        write_dataset(data, played(task))
+        seeds_played = range(FIRST_SEED, FIRST_SEED + task.episodes)
+        write_dataset(data, played(task.env, task.controller, seeds_played))
     both = [*task.env, "tuned=none", *task.settings, "report.video=false", "eval.episodes=20"]
     sac = [*both, "algo=sac", "fast=true", "eval.every_steps=2500"]
     sac.append(f"stop.reward_threshold={task.score}")
@@ -113,23 +115,37 @@ def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
     yield "from scratch", train_seeds(folder / "scratch", seeds, workers, words)
 
 
-def played(task: Task) -> Dataset:
-    """Return episodes of a task's controller."""
-    spec: EnvConfig = load(list(task.env)).env
-    env = make_env(spec)
-    episodes = []
-    for seed in range(FIRST_SEED, FIRST_SEED + task.episodes):
-        observation, _ = env.reset(seed=seed)
+def played(
+    env_words: Sequence[str], controller: Controller, seeds: Iterable[int], *, push: float = 0.0
+) -> Dataset:
+    """Return episodes of a controller.
+
+    Args:
+        env_words: Its task.
+        controller: Returns an action for an observation.
+        seeds: One for each episode.
+        push: How far its actions are pushed aside at most in a step, four fifths of which last to
+            the next one. With any, the episodes show how to come back, and only those that succeed
+            are kept; the actions are those that the controller wanted.
+    """
+    spec: EnvConfig = load(list(env_words)).env
+    env, rng, episodes = make_env(spec), np.random.default_rng(0), []
+    for seed in seeds:
+        observation, info = env.reset(seed=seed)
         seen, actions, rewards = [observation], [], []
+        pushed, strength = np.zeros_like(controller(observation)), push * rng.uniform()
         terminated = truncated = False
         while not (terminated or truncated):
-            action = np.clip(task.controller(observation), -1, 1).astype(np.float32)
-            observation, reward, terminated, truncated, _ = env.step(action)
+            action = np.clip(controller(observation), -1, 1).astype(np.float32)
+            pushed = 0.8 * pushed + strength * rng.normal(size=pushed.shape)
+            given = np.clip(action + pushed, -1, 1).astype(np.float32)
+            observation, reward, terminated, truncated, info = env.step(given)
             seen.append(observation)
             actions.append(action)
             rewards.append(float(reward))
-        row = (stacked(seen), np.stack(actions), np.array(rewards), bool(terminated), seed)
-        episodes.append(Demonstration(*row))
+        if not push or info["is_success"]:
+            row = (stacked(seen), np.stack(actions), np.array(rewards), bool(terminated), seed)
+            episodes.append(Demonstration(*row))
     about = {"dataset_id": f"{spec.name}/by-hand-v0", "algorithm_name": "a controller by hand"}
     found = Dataset(env.observation_space, env.action_space, episodes, about)
     env.close()
