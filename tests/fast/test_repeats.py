@@ -107,3 +107,14 @@ def test_an_integer_is_no_float():
     (result,), n, whole = both(parts, [torch.ones(3, dtype=torch.int64)])
     assert result.tolist() == [0.5] * 3
     assert n == whole
+
+
+def test_a_result_that_was_changed_in_place_is_computed_again():
+    def parts(inputs, numbers):
+        first = inputs[0] * 2
+        first.add_(1)
+        return [first - inputs[0] * 2]
+
+    (result,), n, whole = both(parts, [torch.ones(3)])
+    assert result.tolist() == [1.0] * 3
+    assert n == whole

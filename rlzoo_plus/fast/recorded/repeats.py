@@ -53,11 +53,10 @@ class _Merger:
         args, kwargs = map_leaves((call.args, call.kwargs), self._renamed)
         outs = [None if slot is None else self._renamed(slot) for slot in call.outs]
         call = Call(call.func, args, kwargs, outs, call.is_tuple)
-        if not call.changed and not call.is_random:
+        if not call.changed and not call.is_random and self._is_free(call):
             call = self._as_view(call)
-            key = self._key(call)
-            known = self._made.setdefault(key, call.outs)
-            if known is not call.outs and self._is_free(call):
+            known = self._made.setdefault(self._key(call), call.outs)
+            if known is not call.outs:
                 self._same |= {
                     slot: other
                     for slot, other in zip(call.outs, known, strict=True)
@@ -71,7 +70,7 @@ class _Merger:
         return self._same.get(leaf, leaf) if isinstance(leaf, Slot) else leaf
 
     def _is_free(self, call: Call) -> bool:
-        """Return whether the results need no memory of their own."""
+        """Return whether nobody changes the results, and they may be those of another call."""
         outs = [slot for slot in call.outs if slot is not None]
         if self._recording.is_view(call):
             return not set(outs).intersection(self._recording.outputs)
@@ -95,7 +94,7 @@ class _Merger:
         # As autograd and modules write it: without what is the default.
         shorter = Call(call.func, (source, dims), {}, [], is_tuple=False)
         found = self._made.get(self._key(other)) or self._made.get(self._key(shorter))
-        if not found or found[0] is None or not self._is_free(call):
+        if not found or found[0] is None:
             return call
         (out,) = call.outs
         assert out is not None
