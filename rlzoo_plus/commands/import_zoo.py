@@ -8,6 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.config.catalog import ALGORITHM_OF_STEM, ALGORITHMS
 from rlzoo_plus.config.search_path import conf_dir
@@ -39,8 +40,9 @@ def main(argv: list[str]) -> int:
         total.add(entries, algorithm, f"{shown}", label=f"{shown}: ")
     total.write(overwrite=options.overwrite)
     print_report(total)
+    of_files = counted(len(files), "file")
     tell(
-        f"{total.converted} entries of {len(files)} files converted, {len(total.left_out)} left "
+        f"{total.converted} entries of {of_files} converted, {len(total.left_out)} left "
         f"out. Use them with: rlzoo-plus train --config-dir {shlex.quote(str(options.out))} "
         "algo=... env=..."
     )
@@ -66,7 +68,7 @@ def print_report(report: ZooImport) -> None:
     for path in report.written:
         print(f"wrote {path}")
     if report.unchanged:
-        print(f"{len(report.unchanged)} files were up to date")
+        print(f"up to date: {counted(len(report.unchanged), 'file')}")
     for entry, text in report.warnings:
         print(f"warning: {entry}: {text}", file=sys.stderr)
     for entry, reason in report.left_out:

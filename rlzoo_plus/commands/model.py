@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import rlzoo_plus
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.commands.arguments import RUN_HELP, add_trust, positive
 from rlzoo_plus.commands.typed import command_parser, tell
@@ -53,8 +54,8 @@ def _register(options: argparse.Namespace) -> int:
     record = made.record
     size = sum(entry.size for entry in record.files.values()) / 1e6
     if made.is_new:
-        print(f"{wanted.name}@{record.number}: {len(record.files)} files, {size:.2f} MB, in "
-              f"{printable(store.url)}")  # fmt: skip
+        files = f"{counted(len(record.files), 'file')}, {size:.2f} MB"
+        print(f"{wanted.name}@{record.number}: {files}, in {printable(store.url)}")
     else:
         print(f"{wanted.name}@{record.number} has these very files already")
     tell(f"next: rlzoo-plus model promote {options.name} {record.number} --to {PRODUCTION}")

@@ -153,7 +153,7 @@ def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
     else:
         console.print(f"{sweep.url}: nothing to do", markup=False)
     if failed and not retries:
-        console.print(f"{len(failed)} jobs had failed before, and were left alone")
+        console.print(f"{counted(len(failed), 'job')} had failed before, left alone")
         return 1
     return _say_error(changed.error, console)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rlzoo_plus.analysis.run_list import aligned
+from rlzoo_plus.analysis.run_list import aligned, counted
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.demonstrations.dataset import Dataset, joined, require_fit
 from rlzoo_plus.demonstrations.minari_format import (
@@ -122,7 +122,8 @@ def as_text(found: dict[str, Any]) -> str:
     if "at_bounds" in found:
         rows.append(("at a bound", f"{100 * found['at_bounds']:.1f}% of the actions' entries"))
     if found["repeated"]:
-        rows.append(("repeated", f"{found['repeated']} episodes have the actions of another one"))
+        repeated = counted(found["repeated"], "episode")
+        rows.append(("repeated", f"{repeated} with the actions of another one"))
     return "\n".join(f"{name:<16}{printable(text, LONGEST_LINE)}" for name, text in rows)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.atomic import finite, write_json
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.artifacts.untrusted import (
@@ -236,7 +237,8 @@ def _verdict(
     count = len(said.returns)
     what = f"{said.which} of {run.path}, step {said.step:,}"
     if is_exact:
-        text = f"{count} episodes are the same bit for bit, and all hashes match"
+        are = "is" if count == 1 else "are"
+        text = f"{counted(count, 'episode')} {are} the same bit for bit, and all hashes match"
     played = "" if mean_return is None else f"; mean return {mean_return:.2f}"
     if played and not is_exact:
         played += f", recorded {said.mean_return:.2f}"

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.preferences.clips import Clip
 from rlzoo_plus.preferences.preference_folder import EQUAL, LEFT, RIGHT, Preferences
@@ -65,8 +66,8 @@ def fit(preferences: Preferences, members: int, seed: int) -> RewardModel:
     answers = answers_of(preferences)
     if len(answers) < FEWEST:
         raise ConfigError(
-            f"{len(answers)} pairs have an answer, and a reward model needs at least {FEWEST}. "
-            "Answer more."
+            f"{counted(len(answers), 'pair')} answered, and a reward model needs at least "
+            f"{FEWEST}. Answer more."
         )
     order = np.random.default_rng([seed, 1]).permutation(len(answers)).tolist()
     n_held_out = round(_HELD_OUT * len(answers))

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.artifacts.untrusted import one_line, printable
@@ -242,7 +243,7 @@ class Worker(Scheduler[Taken]):
             # gone, perhaps the one before on this machine's behalf, gives no sign until it expires.
             waits = look.n_elsewhere > look.n_alive
         if waits and not look.n_open:
-            waiting = f"waiting: other workers have {look.n_elsewhere} runs"
+            waiting = f"waiting: other workers have {counted(look.n_elsewhere, 'run')}"
             waiting = waiting if look.n_elsewhere else "waiting for new runs"
             if waiting != self._told:
                 self._tell(waiting)

@@ -258,7 +258,7 @@ def test_a_python_file_is_read_by_its_literals_and_never_run(tmp_path, capsys, m
     assert (tuned["n_timesteps"], tuned["network"]["activation"]) == (20_000, "elu")
     assert tuned["algo"]["replay_buffer"] == "her"
     captured = capsys.readouterr()
-    assert "2 entries of 1 files converted, 1 left out" in captured.out
+    assert "2 entries of 1 file converted, 1 left out" in captured.out
     assert "Leg-v0: 'linear_schedule(0.0003)' is code" in captured.err
     assert not (tmp_path / "ran").exists()
 

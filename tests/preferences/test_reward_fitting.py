@@ -73,5 +73,5 @@ def test_too_few_answers_are_refused(tmp_path):
     preferences = answered(tmp_path / "p", made_clips(12), SyntheticRater())
     for pair in range(5):
         preferences.answer(preferences.rounds[0], pair, "skip", "person")
-    with pytest.raises(ConfigError, match=r"7 pairs have an answer, .* at least 10"):
+    with pytest.raises(ConfigError, match=r"7 pairs answered, .* at least 10"):
         fit(Preferences(tmp_path / "p"), 2, 0)

@@ -108,7 +108,7 @@ def test_a_worker_waits_for_others_and_takes_over_what_they_leave(store, worker)
     lease = take(store, key)
     when(lambda: told, lambda: lease.beat("released"))
     assert worker(tell=told.append).run() == 0
-    assert told[0] == "waiting: other workers have 1 runs"
+    assert told[0] == "waiting: other workers have 1 run"
     assert state_of(store, key)["state"] == "finished"
 
 
