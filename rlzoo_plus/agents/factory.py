@@ -77,6 +77,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
     policy_class = _policy_class(config, spec, venv.observation_space)
+    _check_n_steps(config, spec, venv.observation_space)
     arguments = {
         **_algorithm_arguments(config, spec, venv.action_space),
         "policy_kwargs": policy_kwargs(config, spec, policy_class),
@@ -169,6 +170,18 @@ def _too_large(config: RunConfig, error: Exception) -> str:
         f"{shown or config.algo.name}: the agent needs more memory than the {total:.1f} GiB of "
         "this machine. Make it smaller."
     )
+
+
+def _check_n_steps(config: RunConfig, spec: AlgorithmSpec, observed: spaces.Space[Any]) -> None:
+    """Refuse returns of several steps where Stable-Baselines3 has no replay buffer for them."""
+    n_steps = config.algo.hyperparams.get("n_steps", 1)
+    is_plain = spec.family is Family.OFF_POLICY and not spec.recurrent
+    is_plain = is_plain and config.algo.replay_buffer is None
+    if is_plain and n_steps != 1 and isinstance(observed, spaces.Dict):
+        raise ConfigError(
+            f"algo.hyperparams.n_steps={n_steps}: Dict observations have no returns of several "
+            "steps. Set algo.hyperparams.n_steps=1, which tuned values may set otherwise."
+        )
 
 
 def _algorithm_arguments(

@@ -63,12 +63,7 @@ def load_cipher(variable: str) -> Cipher:
     make = f"Set it, for example: export {variable}=$(openssl rand -hex 32)"
     if not text:
         raise EncryptionError(f"the environment variable {variable} has no encryption key. {make}")
-    try:
-        is_hex = re.fullmatch(r"[0-9a-fA-F]{64}", text) is not None
-        key = bytes.fromhex(text) if is_hex else base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != _KEY_BYTES:
+    if (key := _key_in(text)) is None:
         raise EncryptionError(
             f"the environment variable {variable} holds no key of 32 bytes in hexadecimal digits "
             f"or base64. {make}"
@@ -76,6 +71,22 @@ def load_cipher(variable: str) -> Cipher:
     _aes(key)
     derived = hmac.digest(key, b"rlzoo_plus key id", "sha256")
     return Cipher(variable, derived.hex()[:_ID_DIGITS], key)
+
+
+def looks_like_key(value: Any) -> bool:
+    """Return whether what should be the name of a variable is a key, or a part of one."""
+    text = str(value).strip("\"' ")
+    return _key_in(text) is not None or re.fullmatch(r"[0-9a-fA-F]{40,}", text) is not None
+
+
+def _key_in(text: str) -> bytes | None:
+    """Return the key that a text is, in hexadecimal digits or in base64; None if it is none."""
+    try:
+        is_hex = re.fullmatch(r"[0-9a-fA-F]{64}", text) is not None
+        key = bytes.fromhex(text) if is_hex else base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) == _KEY_BYTES else None
 
 
 def cipher_of(variable: str | None) -> Cipher | None:

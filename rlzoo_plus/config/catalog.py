@@ -82,6 +82,14 @@ class AlgorithmSpec:
         return self.backend == "torch" and not others and self.family is not Family.EVOLUTION
 
     @property
+    def has_one_network(self) -> bool:
+        """Whether its policy is the values of actions, without an actor beside a critic."""
+        if self.clones:
+            return get_algorithm(self.clones).has_one_network
+        is_of_values = self.family is Family.OFF_POLICY and "Box" not in self.actions
+        return is_of_values and self.name != "sac_discrete"
+
+    @property
     def has_blocks(self) -> bool:
         """Whether the hidden layers of its networks can be residual blocks."""
         # CrossQ has batch normalisation in place of target networks.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlzoo_plus.artifacts.atomic import map_leaves
+from rlzoo_plus.artifacts.encryption import looks_like_key
 from rlzoo_plus.artifacts.secrets import is_secret, is_secret_variable, values_of_variables
 from rlzoo_plus.errors import ConfigError
 
@@ -72,6 +73,12 @@ def refuse_secrets(values: Mapping[str, Any], *, composed: bool = True) -> None:
         if re.match(r"infra\.secrets\b", path) and _PARAMETERS.fullmatch(str(plain)):
             # The names beside them are those of secrets; the launcher checks which may be read.
             plain = ""
+        if path == "encryption" and looks_like_key(value):
+            raise ConfigError(
+                "encryption takes the NAME of an environment variable, and this looks like the key "
+                "itself, which others may have seen now. Make a new one: "
+                "export RUN_KEY=$(openssl rand -hex 32), then encryption=RUN_KEY."
+            )
         # The storage has a check of its own, which knows the addresses of databases.
         if path != "hpo.storage" and is_secret(path, plain, variables):
             raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path)}")

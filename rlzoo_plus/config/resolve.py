@@ -336,7 +336,7 @@ def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
             f"network.net_arch={arch} leaves a part out. Give both actor and critic, e.g. "
             "network.net_arch={actor: [64, 64], critic: [256, 256]}."
         )
-    elif "Box" not in spec.actions and spec.family is Family.OFF_POLICY:
+    elif spec.has_one_network:
         yield (
             f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. Write a "
             "list, e.g. network.net_arch=[64,64]."
@@ -406,6 +406,13 @@ def _of_data(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
         yield (
             f"data={shown(data.path)}: demonstrations have no priorities. Leave "
             f"algo.replay_buffer={config.algo.replay_buffer} out."
+        )
+    elif not spec.clones and (config.cost is not None or config.reward_model.path is not None):
+        other = "cost" if config.cost is not None else "reward_model"
+        yield (
+            f"data={shown(data.path)}: demonstrations have the environment's reward, and {other} "
+            "changes that of the agent's own steps. Leave one of them out, or clone the "
+            "demonstrations with algo=bc and begin from that with init_from."
         )
 
 

@@ -75,7 +75,7 @@ def check_episode(dataset: Dataset, number: int) -> None:
     episode, n_steps = dataset.episodes[number], dataset.episodes[number].n_steps
     if n_steps == 0 or episode.rewards.ndim != 1:
         raise ValueError(f"episode {number} has no steps")
-    if not np.isfinite(episode.rewards).all():
+    if not _is_finite(episode.rewards):
         raise ValueError(f"episode {number}: a reward is not finite")
     seen = episode.observations if isinstance(episode.observations, dict) else {"": None}
     wanted = parts_of(dataset.observation_space)
@@ -91,12 +91,26 @@ def _check_rows(what: str, rows: np.ndarray, space: spaces.Space[Any], count: in
     shape = (count, *(space.shape or ()))
     if rows.shape != shape:
         raise ValueError(f"{what}: their shape is {rows.shape}, and {shape} is that of {space}")
-    if not np.isfinite(rows).all():
+    if not _is_finite(rows):
         raise ValueError(f"{what}: a number is not finite")
-    if isinstance(space, spaces.Discrete):
-        inside = (rows >= space.start) & (rows < space.start + space.n)
-        if rows.dtype.kind not in "iu" or not inside.all():
+    if (choices := _choices(space)) is not None:
+        first, count_of = choices
+        inside = (rows >= first) & (rows < first + count_of)
+        if rows.dtype.kind not in "iub" or not inside.all():
             raise ValueError(f"{what}: a number is none of {space}")
+
+
+def _is_finite(rows: np.ndarray) -> bool:
+    """Return whether all numbers are finite in single precision, in which networks compute."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(rows.astype(np.float32)).all())
+
+
+def _choices(space: spaces.Space[Any]) -> tuple[Any, Any] | None:
+    """Return the first of the numbers that a space has, and their count; None for other spaces."""
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return space.start, space.n if isinstance(space, spaces.Discrete) else space.nvec
+    return (0, 2) if isinstance(space, spaces.MultiBinary) else None
 
 
 def require_fit(

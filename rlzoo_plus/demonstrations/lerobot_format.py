@@ -40,6 +40,7 @@ from rlzoo_plus.errors import ConfigError
 if find_spec("pyarrow") is None:
     raise ConfigError("LeRobot's format needs pyarrow: pip install 'rlzoo-plus[lerobot]'.")
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 INFO = Path("meta", "info.json")
@@ -282,9 +283,9 @@ def _rows(table: pa.Table, name: str) -> np.ndarray:
         raise ValueError(f"{name} has empty entries")
     width = 1
     if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
-        count, column = len(column), column.flatten()
-        width = len(column) // max(1, count)
-        if width * count != len(column) or column.null_count:
+        lengths = pc.list_value_length(column).unique()
+        width, column = (lengths[0].as_py() if len(lengths) else 1), column.flatten()
+        if len(lengths) > 1 or column.null_count:
             raise ValueError(f"{name} has entries of several lengths")
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):

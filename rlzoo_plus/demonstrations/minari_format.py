@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,7 @@ if find_spec("h5py") is None:
     raise ConfigError("demonstrations need h5py. Install it: pip install 'rlzoo-plus[data]'.")
 import h5py
 
+_OF_LEROBOT = Path("meta", "info.json")
 DATA, METADATA = "main_data.hdf5", "metadata.json"
 MOST_EPISODES, MOST_STEPS = 100_000, 100_000_000
 LARGEST_FILE_BYTES = LARGEST_BYTES = 2**33
@@ -145,6 +147,11 @@ def write_dataset(path: Path, dataset: Dataset) -> None:
 def _place(path: Path) -> Path:
     folder = _data_folder(path)
     if folder is None:
+        if (path / _OF_LEROBOT).is_file():
+            raise ValueError(
+                "it is in LeRobot's format, which does not know the task's spaces: "
+                f"rlzoo-plus collect {shlex.quote(str(path))} --run RUN --out DATASET"
+            )
         raise ValueError(f"it has no {METADATA}, neither in it nor in data/")
     return folder
 

@@ -16,6 +16,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.experience.mirrored import require_mirror
 from rlzoo_plus.export.sb3_format import spaces_only
 
 # Rows of the buffer that is built; one row has the same size in a large buffer.
@@ -90,11 +91,18 @@ def _measure(config: RunConfig) -> AgentFacts:
 
 
 def _environment(config: RunConfig) -> tuple[spaces.Space[Any], spaces.Space[Any], int | None]:
-    """Return the spaces behind all wrappers, and the longest episode."""
-    key = config.model_dump_json(include={"env", "vec_env", "normalize"})
+    """Return the spaces behind all wrappers, and the longest episode.
+
+    Raises:
+        ConfigError: There is no mirror, or none that fits, where `algo.symmetry` needs one.
+    """
+    parts: Any = {"env": True, "vec_env": True, "normalize": True, "algo": {"symmetry"}}
+    key = config.model_dump_json(include=parts)
     if key not in _environments:
         venv = make_train_env(with_one_env(config), 0)
         try:
+            if config.algo.symmetry is not None:
+                require_mirror(venv, venv.observation_space, venv.action_space)
             limit = longest_episode(config)
             _environments[key] = (venv.observation_space, venv.action_space, limit)
         finally:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 from torch import Tensor
 
 from rlzoo_plus.config.schema import AlgoConfig
@@ -51,13 +52,7 @@ def attach(agent: Any, algo: AlgoConfig) -> None:
         ConfigError: Its environments have no mirror, or one of other observations or actions.
     """
     venv = agent.get_env()
-    found = venv.get_attr("mirror", 0)[0] if venv.has_attr("mirror") else None
-    if found is None:
-        raise ConfigError(
-            f"{_KEY}: the environment has no mirror. Use a robot that has one, such as "
-            "env=a1_walk, give yours an attribute `mirror`, or leave it out."
-        )
-    mirrored = Mirrored(_checked(found, agent.observation_space, agent.action_space), agent)
+    mirrored = Mirrored(require_mirror(venv, agent.observation_space, agent.action_space), agent)
     if algo.symmetry == "loss":
         weight = algo.symmetry_weight or symmetry_loss.WEIGHT
         sides = mirrored.with_images, mirrored.action
@@ -115,8 +110,18 @@ def _reflected(values: Tensor, part: Reflection) -> Tensor:
     return values[:, list(part.places)] * values.new_tensor(part.signs)
 
 
-def _checked(given: Any, observations: Any, actions: Any) -> Mirror:
-    """Return the mirror of an environment, whoever wrote it."""
+def require_mirror(venv: VecEnv, observations: Any, actions: Any) -> Mirror:
+    """Return the mirror of environments, whoever wrote it, for the spaces that an agent has.
+
+    Raises:
+        ConfigError: They have none, or one of other observations or actions.
+    """
+    given = venv.get_attr("mirror", 0)[0] if venv.has_attr("mirror") else None
+    if given is None:
+        raise ConfigError(
+            f"{_KEY}: the environment has no mirror. Use a robot that has one, such as "
+            "env=a1_walk, give yours an attribute `mirror`, or leave it out."
+        )
     is_row = isinstance(observations, spaces.Box) and len(observations.shape) == 1
     is_choice: bool = isinstance(actions, spaces.Discrete)
     if not is_row or not (is_choice or isinstance(actions, spaces.Box)):

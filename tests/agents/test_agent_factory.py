@@ -14,6 +14,8 @@ from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
 
+SEVERAL_STEPS = ("algo.hyperparams.n_steps=3", "network.policy=auto", "env.id=tests/TinyDict-v0")
+
 
 def build(algo="ppo", *overrides, env="tests/TinyReach-v0"):
     """Return an agent and its configuration."""
@@ -47,6 +49,7 @@ def test_actor_and_critic_may_have_layers_of_their_own_in_every_family():
             "flatten_observation",
         ),
         ("ppo", ("network.optimizer_kwargs={colour: red}",), "refuses its configuration"),
+        ("sac", SEVERAL_STEPS, "Set algo.hyperparams.n_steps=1"),
     ],
 )
 def test_what_the_algorithm_or_its_policy_does_not_take_is_named(algo, overrides, message):

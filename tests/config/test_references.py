@@ -36,6 +36,19 @@ def test_the_resolver_is_as_it_was_afterwards():
     assert cfg.t == "abcd-1234"
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["a1" * 32, "01" * 32, "12" * 32, "ab" * 31, "mrUnR8mBbWmWJjTzCj3Vb5dZ1BAbfR0lWyvBo4J2q5s="],
+)
+def test_an_encryption_key_in_place_of_its_variable_is_refused_and_not_shown(key):
+    for given in (key, f"'{key}'"):
+        with pytest.raises(ConfigError, match="takes the NAME") as caught:
+            refuse_secrets({"encryption": given})
+        assert key not in str(caught.value)
+    refuse_secrets({"encryption": "RUN_KEY"})
+    refuse_secrets({"encryption": None})
+
+
 def test_references_are_revealed_in_nested_data():
     data = {"a": ["x ${oc.env:API_TOKEN}", ("${oc.env:FOLDER}", 1)], "b": None}
     assert reveal(data, "env.kwargs") == {"a": ["x abcd-1234", ("/data", 1)], "b": None}

@@ -298,6 +298,16 @@ def test_a_network_with_half_its_parts_is_refused_before_torch_is_needed(check):
 def test_an_algorithm_with_one_network_takes_no_actor_and_critic(check):
     text = complaint(check, "dqn", network__net_arch={"actor": [64], "critic": [64]})
     assert "dqn has one network" in text
+    text = complaint(check, "bc_dqn", network__net_arch={"actor": [64], "critic": [64]})
+    assert "bc_dqn has one network" in text
+    assert check("sac_discrete", network__net_arch={"actor": [64], "critic": [32]})
+
+
+def test_demonstrations_do_not_go_with_another_reward_than_theirs(check):
+    for other in ({"cost": {"limit": 0.1}}, {"reward_model__path": "model"}):
+        text = complaint(check, "sac", data__path="demos", **other)
+        assert "demonstrations have the environment's reward" in text
+        assert next(iter(other)).partition("__")[0] in text
 
 
 @pytest.mark.parametrize("key", ["hidden_size", "n_layers", "shared", "enable_critic"])

@@ -7,9 +7,10 @@ import tracemalloc
 import h5py
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.demonstrations.dataset import require_fit
+from rlzoo_plus.demonstrations.dataset import Dataset, Demonstration, check_episode, require_fit
 from rlzoo_plus.demonstrations.minari_format import read_dataset
 from rlzoo_plus.demonstrations.overview import listing
 from rlzoo_plus.errors import ConfigError
@@ -104,6 +105,16 @@ def not_a_number(episode, folder):
     episode["actions"][3] = np.nan
 
 
+def beyond_single_precision(episode, folder):
+    rows = episode["observations"][:].astype("f8")
+    rows[3, 0] = 1e39
+    replaced(episode, "observations", data=rows)
+
+
+def a_reward_beyond_single_precision(episode, folder):
+    episode["rewards"][3] = 1e300
+
+
 def an_infinite_reward(episode, folder):
     episode["rewards"][3] = np.inf
 
@@ -142,7 +153,9 @@ HOSTILE = {
     a_group: "is no dataset",
     nothing: "actions is missing",
     not_a_number: "a number is not finite",
+    beyond_single_precision: "a number is not finite",
     an_infinite_reward: "a reward is not finite",
+    a_reward_beyond_single_precision: "a reward is not finite",
     too_short: "their shape is",
     of_another_shape: "their shape is",
     on_after_its_end: "goes on after its end",
@@ -282,3 +295,34 @@ def test_demonstrations_of_another_task_are_refused(reach, reach_discrete):
     one, other = read_dataset(reach), read_dataset(reach_discrete)
     with pytest.raises(ConfigError, match="of another task: their action space"):
         require_fit(one, other.observation_space, other.action_space)
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong"),
+    [
+        (spaces.Discrete(3, start=1), 0),
+        (spaces.Discrete(3), 1.5),
+        (spaces.MultiDiscrete([3, 2]), [1, 2]),
+        (spaces.MultiDiscrete([3, 2]), [-1, 0]),
+        (spaces.MultiDiscrete([3, 2]), [0.5, 0.5]),
+        (spaces.MultiBinary(2), [0, 5]),
+    ],
+)
+def test_a_choice_that_there_is_not_is_refused(space, wrong):
+    good = [space.sample() for _ in range(3)]
+    seen, rewards = np.zeros((4, 1), np.float32), np.zeros(3)
+    for actions in (good, [*good[:2], wrong]):
+        episode = Demonstration(seen, np.array(actions), rewards, terminated=True)
+        dataset = Dataset(spaces.Box(-1, 1, (1,)), space, [episode])
+        if actions is good:
+            check_episode(dataset, 0)
+        else:
+            with pytest.raises(ValueError, match="a number is none of"):
+                check_episode(dataset, 0)
+
+
+def test_a_dataset_of_lerobot_is_named_with_what_converts_it(tmp_path, capsys):
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta/info.json").write_text("{}")
+    assert dispatch.run("datasets", ["check", str(tmp_path)]) == 2
+    assert f"rlzoo-plus collect {tmp_path} --run RUN --out" in capsys.readouterr().err

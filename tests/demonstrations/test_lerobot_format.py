@@ -144,6 +144,7 @@ def test_actions_in_other_units_are_told(written):
         ("next.reward", pa.array([None] * 14, pa.float32()), "empty entries"),
         ("next.reward", pa.array(["1"] * 14), "not plain numbers"),
         ("next.reward", pa.array([[1.0], *[[1.0, 2.0]] * 13]), "several lengths"),
+        ("action", pa.array([[1.0], [1.0, 0.0, 1.0], *[[1.0, 0.0]] * 12]), "several lengths"),
         ("action", pa.array([[1.0, np.inf]] * 14), "beyond|not finite"),
         ("frame_index", pa.array([0] * 14), "not counted from 0"),
         ("episode_index", pa.array([0, 1] * 7), "not one after the other"),

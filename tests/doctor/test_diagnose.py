@@ -154,6 +154,14 @@ def test_what_training_would_refuse_late_is_an_error(overrides, part):
     assert part in text
 
 
+@pytest.mark.parametrize("symmetry", ["augment", "loss"])
+def test_a_symmetry_that_the_environment_does_not_have_is_an_error(symmetry):
+    words = "algo=ppo", f"algo.symmetry={symmetry}"
+    (text,) = texts(make_config(*words, "env=pendulum"), Level.ERROR)
+    assert "the environment has no mirror" in text
+    assert texts(make_config(*words, "env=cartpole_bullet"), Level.ERROR) == []
+
+
 def test_an_algorithm_that_does_not_fit_is_an_error():
     (text,) = texts(make_config("algo=dqn", "env=cartpole_bullet"), Level.ERROR)
     assert "dqn cannot act in Box" in text

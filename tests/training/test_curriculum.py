@@ -94,6 +94,19 @@ def test_a_run_goes_through_its_stages_to_its_own_environment(tmp_path):
 
 
 @pytest.mark.training
+def test_a_stage_that_ends_between_two_rows_of_the_log_leaves_a_run_exact(tmp_path):
+    stage = "curriculum=[{set: {env.kwargs.force_n: 20}, until: {steps: 30}}]"
+    words = ("tuned=none", "algo.hyperparams.learning_starts=16", "algo.hyperparams.batch_size=8")
+    words += ("env=cartpole_bullet", "network.net_arch=[8]", "device=cpu", "num_threads=1")
+    run = make_config("algo=sac", *words, stage, "n_timesteps=90", "eval.every_steps=null")
+    run_dir, result = train_run(tmp_path / "run", run)
+    assert (result.exact, result.resumed_at) == (True, [])
+    rows = [(row["step"], row["value"]) for row in stage_rows(run_dir)]
+    assert [value for _, value in rows][-1] == 1
+    assert (30, 0) not in rows
+
+
+@pytest.mark.training
 def test_it_falls_back_where_the_next_stage_is_too_hard(tmp_path):
     text = (
         "curriculum=[{set: {env.kwargs.force_n: 20}, until: {steps: 128},"

@@ -74,7 +74,8 @@ class CurriculumCallback(RunCallback):
             return
         name = "own environment" if target == len(self.stages) else f"stage {target}"
         log.info("step %s: the curriculum goes on to %s", f"{step:,}", name)
-        raise StageOver(f"stage {before[0]} of the curriculum is over")
+        # As after a kill: what goes on from the checkpoint logs at its usual steps.
+        raise StageOver(f"stage {before[0]} of the curriculum is over", interrupted=True)
 
     def _target(self) -> int | None:
         """Return the stage to change to, None to stay."""
