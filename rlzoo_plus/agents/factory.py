@@ -104,6 +104,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
+    _check_gsde(agent, config)
     if config.data.path is not None or config.teacher.run is not None:
         import_module(DEMONSTRATIONS).attach(agent, config)
     if config.algo.symmetry:
@@ -181,6 +182,21 @@ def _check_n_steps(config: RunConfig, spec: AlgorithmSpec, observed: spaces.Spac
         raise ConfigError(
             f"algo.hyperparams.n_steps={n_steps}: Dict observations have no returns of several "
             "steps. Set algo.hyperparams.n_steps=1, which tuned values may set otherwise."
+        )
+
+
+def _check_gsde(agent: Any, config: RunConfig) -> None:
+    """Refuse gSDE, which tuned values can ask for, with a policy that acts without it."""
+    if not getattr(agent, "use_sde", False):
+        return
+    from stable_baselines3.common.distributions import StateDependentNoiseDistribution
+
+    actor = getattr(agent.policy, "actor", None) or agent.policy
+    acts_by = getattr(actor, "action_dist", None)
+    if acts_by is not None and not isinstance(acts_by, StateDependentNoiseDistribution):
+        raise ConfigError(
+            f"network.policy={config.network.policy}: it acts by {type(acts_by).__name__}, without "
+            "gSDE. Set algo.hyperparams.use_sde=false, which tuned values may set otherwise."
         )
 
 

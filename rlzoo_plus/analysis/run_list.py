@@ -42,7 +42,7 @@ class RunSummary:
     n_timesteps: int | None = None  # Environment steps it was started for
     best: float | None = None  # Highest mean return of an evaluation so far
     final: float | None = None  # Mean return of the last evaluation so far
-    wall_time_s: float | None = None  # Time from its start to its end, or to now while it runs [s]
+    wall_time_s: float | None = None  # Time of its processes, until now while it runs [s]
     started_at: float | None = None  # Start, seconds since 1970 [s]
 
 
@@ -142,7 +142,7 @@ def _runs_at(path: Path) -> Iterator[RunDir]:
 
 
 def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
-    pid, silence = _whole(status.get("pid")), time.time() - _last_sign(run, status)
+    pid, silence = _whole(status.get("pid")), time.time() - run.last_sign(status)
     machine = run.read_provenance().get("machine")
     if pid is None or pid <= 0 or (machine and machine != machine_fingerprint()):
         return silence < SILENT_S
@@ -158,22 +158,15 @@ def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
     return silence < SILENT_WITH_PROCESS_S
 
 
-def _last_sign(run: RunDir, status: dict[str, Any]) -> float:
-    """Return when the run last wrote something [s since 1970]."""
-    files = (file for file in (run.metrics_file, run.evaluations_file) if file.exists())
-    return max([finite(status.get("updated_at")) or 0.0, *(f.stat().st_mtime for f in files)])
-
-
 def _wall_time(
     run: RunDir, state: str, status: dict[str, Any], result: dict[str, Any]
 ) -> float | None:
     measured, started = finite(result.get("wall_time_s")), finite(status.get("started_at"))
     if measured is not None and state != RUNNING:
         return measured
-    # The files of a copy are younger than the run.
-    told = finite(status.get("updated_at")) if state in (FINISHED, INTERRUPTED, FAILED) else None
-    ended = time.time() if state == RUNNING else told or _last_sign(run, status)
-    return None if started is None else max(0.0, ended - started)
+    ended = time.time() if state == RUNNING else run.last_sign(status)
+    idle_s = finite(status.get("idle_s")) or 0.0
+    return None if started is None else max(0.0, ended - started - idle_s)
 
 
 def _section(data: dict[str, Any], key: str) -> dict[str, Any]:

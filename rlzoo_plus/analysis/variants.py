@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -81,6 +82,7 @@ def settings_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]
 
 
 def _family_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]:
+    variants = _with_sections(variants)
     names = [key for key in differing_keys(list(variants.values())) if key not in _NAMES]
     # What a user swept comes first, what follows from it behind.
     names.sort(
@@ -102,6 +104,32 @@ def _family_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]:
         # They differ beyond what is shown.
         cut = {k: f"{printable(v, _LONGEST_LABEL - 10)} #{marks[k]}" for k, v in full.items()}
     return cut
+
+
+def _with_sections(
+    variants: Mapping[Key, Mapping[str, Any]],
+) -> Mapping[Key, Mapping[str, Any]]:
+    """Return variants in which a section that is null in one of them has a value in the others.
+
+    The value is the section's `type`, or true. Below it stays what differs among the others.
+    """
+    names = dict.fromkeys(name for values in variants.values() for name in values)
+    heads = {name[: at.start()] for name in names for at in re.finditer(r"\.", name)}
+    found = variants
+    for section in (name for name in names if name in heads):
+        inside = [name for name in names if name.startswith(f"{section}.")]
+        having = [v for v in found.values() if any(name in v for name in inside)]
+        alike = {n for n in inside if len({_text(v.get(n, _ABSENT)) for v in having}) == 1}
+        found = {
+            key: values
+            if section in values
+            else {
+                **{n: v for n, v in values.items() if n not in alike},
+                section: values.get(f"{section}.type", True),
+            }
+            for key, values in found.items()
+        }
+    return found
 
 
 def _joined(

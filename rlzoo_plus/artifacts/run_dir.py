@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from rlzoo_plus.artifacts.untrusted import (
 
 # Where runs are created unless a directory is named.
 OUTPUTS = Path("outputs")
+_STOP_RULE = re.compile(r"\bstop\.[a-z_]+")
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
 _MIB = 2**20
@@ -168,6 +170,23 @@ class RunDir:
         file = self.config_file
         return self.status_file.is_file() or (file.is_file() and file.stat().st_size > 0)
 
+    def is_finished(self, n_timesteps: int, planned: int | None = None) -> bool:
+        """Return whether nothing is left to train for so many steps.
+
+        Args:
+            n_timesteps: Steps that are wanted.
+            planned: Steps that it was planned for, if its status does not say so.
+        """
+        status = self.read_status()
+        total = status.get("n_timesteps", planned)
+        is_long_enough = isinstance(total, int) and total >= n_timesteps
+        return status.get("state") == FINISHED and (is_long_enough or self.stop_rule() is not None)
+
+    def stop_rule(self) -> str | None:
+        """Return the key, such as `stop.reward_threshold`, that has ended the run; None if none."""
+        found = _STOP_RULE.search(str(self.read_result().get("reason")))
+        return None if found is None else found[0]
+
     def claim(self) -> None:
         """Take the directory for one run.
 
@@ -242,9 +261,24 @@ class RunDir:
         """Replace the status; entries of earlier states stay unless they are given again."""
         now = time.time()
         # A detail may quote a message of an environment or a service.
-        status = {"started_at": now, **self.read_status(), **redact_all(details)}
+        before = self.read_status()
+        status = {"started_at": now, **before, **redact_all(details)}
         status |= {"state": state, "updated_at": now, "pid": os.getpid()}
+        is_same = before.get("pid") == os.getpid() and before.get("state") == RUNNING
+        if before and state == RUNNING and not is_same:
+            # Nobody has trained it since.
+            waited = max(0.0, now - self.last_sign(before))
+            status["idle_s"] = round(_seconds(before, "idle_s") + waited, 3)
         write_json(self.status_file, status)
+
+    def last_sign(self, status: Mapping[str, Any]) -> float:
+        """Return when a run with this status last wrote something [s since 1970]."""
+        told = _seconds(status, "updated_at")
+        # The files of a copy are younger than the run.
+        if told and status.get("state") in (FINISHED, INTERRUPTED, FAILED):
+            return told
+        files = (file for file in (self.metrics_file, self.evaluations_file) if file.exists())
+        return max([told, *(file.stat().st_mtime for file in files)])
 
     def read_status(self) -> dict[str, Any]:
         """Return the status, empty if there is none."""
@@ -302,3 +336,8 @@ def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
             continue
         return RunDir(path)
     raise OSError(f"{parent}/{stem}: too many runs started in one second")
+
+
+def _seconds(status: Mapping[str, Any], name: str) -> float:
+    value = status.get(name)
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e12 else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 
 from rlzoo_plus.commands.arguments import opened, positive, require_display, run_parser
@@ -21,7 +22,9 @@ def main(arguments: list[str]) -> int:
     add("--no-window", action="store_true", help="play without a window, and print the returns")
     options = parser.parse_args(in_our_form("enjoy", arguments))
     if not options.no_window:
-        require_display("enjoy", f"record a video instead: rlzoo-plus record {options.run}")
+        require_display(
+            "enjoy", f"record a video instead: rlzoo-plus record {shlex.quote(str(options.run))}"
+        )
     run, policy = opened(options)
 
     from rlzoo_plus.training import evaluation, media

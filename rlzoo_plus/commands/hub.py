@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 from dataclasses import asdict
@@ -92,10 +93,12 @@ def _pull(options: argparse.Namespace) -> int:
     print(f"{pulled.path}   ({place.repo}@{pulled.commit})")
     if pulled.step is not None:
         trust = trust_option(read_config(Place(path)), to_train=True)
-        tell(f"next: rlzoo-plus resume {path}{trust}   (from step {pulled.step:,})")
+        tell(
+            f"next: rlzoo-plus resume {shlex.quote(str(path))}{trust}   (from step {pulled.step:,})"
+        )
     else:
         trust = trust_option(read_config(find_place(path)), to_train=False)
-        tell(f"next: rlzoo-plus enjoy {path}{trust}")
+        tell(f"next: rlzoo-plus enjoy {shlex.quote(str(path))}{trust}")
     return 0
 
 

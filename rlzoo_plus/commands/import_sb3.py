@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -44,5 +45,5 @@ def main(arguments: list[str]) -> int:
     for part in imported.read:
         print(f"read {part}")
     print("read from the file: " + " ".join(imported.guessed))
-    tell(f"next: rlzoo-plus evaluate {imported.run.path}")
+    tell(f"next: rlzoo-plus evaluate {shlex.quote(str(imported.run.path))}")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,11 +133,11 @@ def _pull(store: ArtifactStore, name: str, options: argparse.Namespace) -> None:
     path, step = _bring(store, name, options)
     print(path)
     if options.best:
-        trust = _trust_option(path, to_train=False)
-        tell(f"next: rlzoo-plus enjoy {path}{trust}\n      rlzoo-plus export {path}{trust}")
+        words = f"{shlex.quote(str(path))}{_trust_option(path, to_train=False)}"
+        tell(f"next: rlzoo-plus enjoy {words}\n      rlzoo-plus export {words}")
     if step is not None:
-        trust = _trust_option(path, to_train=True)
-        tell(f"next: rlzoo-plus resume {path}{trust}   (from step {step:,})")
+        words = f"{shlex.quote(str(path))}{_trust_option(path, to_train=True)}"
+        tell(f"next: rlzoo-plus resume {words}   (from step {step:,})")
     elif options.state:
         print("it has no checkpoint, so it cannot be resumed")
 

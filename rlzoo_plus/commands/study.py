@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shlex
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -78,7 +79,9 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
     print_running(views, console)
     print_ended(views, console)
     if best:
-        console.print(f"next: rlzoo-plus study best {stored.folder}", markup=False)
+        console.print(
+            f"next: rlzoo-plus study best {shlex.quote(str(stored.folder))}", markup=False
+        )
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -102,6 +103,9 @@ def print_done(console: Console, plan: Plan) -> None:
     # A run without a checkpoint cannot be extended.
     has_checkpoint = bool(plan.run_dir.checkpoints().steps())
     longer = "a larger n_timesteps extends it, " if has_checkpoint else ""
+    if longer and (rule := plan.run_dir.stop_rule()) is not None:
+        place = shlex.quote(f"{plan.run_dir.path}@latest")
+        longer = f"`rlzoo-plus branch {place} {rule}=null` goes on without {rule}, "
     console.print(
         f"{plan.run_dir.path} is finished ({reason}){shown}. Nothing to do; {longer}restart=true "
         "starts a new run there.",
@@ -111,18 +115,23 @@ def print_done(console: Console, plan: Plan) -> None:
 
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     """Return the commands that are useful after a run."""
+    path = shlex.quote(str(run_dir.path))
     options = _saved_policy(run_dir) + trust_option(config, to_train=False)
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
     trust = trust_option(config, to_train=True)
-    resume = f"  rlzoo-plus resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
+    resume = f"  rlzoo-plus resume {path}{trust}\n" if state == "interrupted" else ""
     beside = Path(sys.executable).parent / "tensorboard"
     program = program_path(beside) if beside.is_file() else "tensorboard"
-    tensorboard = f"  {program} --logdir {run_dir.tensorboard}\n" if config.log.tensorboard else ""
+    tensorboard = (
+        f"  {program} --logdir {shlex.quote(str(run_dir.tensorboard))}\n"
+        if config.log.tensorboard
+        else ""
+    )
     return (
         f"\nnext:\n{resume}"
-        f"  rlzoo-plus evaluate {run_dir.path} --episodes 100{options}\n"
-        f"  rlzoo-plus {watch} {run_dir.path}{options}\n"
+        f"  rlzoo-plus evaluate {path} --episodes 100{options}\n"
+        f"  rlzoo-plus {watch} {path}{options}\n"
         f"{tensorboard}  rlzoo-plus runs"
     )
 

@@ -11,12 +11,15 @@ from pydantic import TypeAdapter
 from rlzoo_plus.config import conf_keys
 from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.conf_keys import GROUPS
-from rlzoo_plus.config.mistakes import RULES, meant_key
+from rlzoo_plus.config.mistakes import RULES, keys_below, meant_key
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
 from rlzoo_plus.config.section import Section
 from rlzoo_plus.errors import ConfigError, unknown_name
 
+_ARGUMENTS = "algo.hyperparams"
+# Mappings whose keys are those of an environment or a policy.
+_FREE = ("env.kwargs.", "network.policy_kwargs.", "network.optimizer_kwargs.")
 _EXAMPLES = """\
 Train an agent.
 
@@ -88,9 +91,11 @@ def key_help(key: str, arguments: list[str]) -> str:
         rule = _rule(key)
         lines += [f"  type     {rule}"] if rule else []
         return "\n".join([*lines, f"  default  {default}"])
+    if key == _ARGUMENTS:
+        settings |= {f"{key}.{name}": ("", "") for name in arguments_of}
     if below := [name for name in settings if name.startswith(f"{key}.")]:
         return "\n".join([f"{key}: the keys", *(f"  {name}" for name in below)])
-    name = key.removeprefix("algo.hyperparams.")
+    name = key.removeprefix(f"{_ARGUMENTS}.")
     if name in arguments_of:
         rows = arguments_of[name]
         about = next((about for _, _, about in rows if about), "")
@@ -98,6 +103,13 @@ def key_help(key: str, arguments: list[str]) -> str:
         for value in dict.fromkeys(value for _, value, _ in rows):
             lines += _wrapped(value, [algo for algo, own, _ in rows if own == value])
         return "\n".join(lines)
+    if found := [k for k in keys_below(RunConfig) if f"{k}.".startswith(f"{key}.")]:
+        inside = [f"  {name}" for name in found if name != key]
+        rule = _rule(key)
+        lines = [f"{key}: the keys" if inside else key, *inside]
+        return "\n".join([*lines, *([f"  type     {rule}"] if rule and not inside else [])])
+    if key.startswith(_FREE):
+        return key_help(key.rpartition(".")[0], arguments)
     known = [*GROUPS, *settings, *(f"algo.hyperparams.{name}" for name in arguments_of)]
     raise ConfigError(
         unknown_name("key", key, known, "rlzoo-plus train --help all", meant_key(key, {}))
@@ -159,6 +171,8 @@ def _whole_help(arguments: list[str]) -> str:
     lines += conf_keys.key_lines(
         (conf_dir() / "config.yaml").read_text(encoding="utf-8"), "experiment: null\n"
     )
+    of_env = (conf_dir() / "env" / "_base.yaml").read_text(encoding="utf-8")
+    lines += conf_keys.key_lines(of_env, "\n\n", "env.")
     lines += ["  algo.hyperparams.<argument of the algorithm>=...   env.kwargs.<argument>=...", ""]
     lines += ["Wrappers: env.wrappers=[name,{name:{argument:value}}]"]
     lines += [*_wrapped("", sorted(WRAPPERS)), ""]

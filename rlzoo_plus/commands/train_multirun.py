@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
@@ -51,7 +52,7 @@ def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
         store = unsent[0].config.store
         console.print(
             f"warning: {len(unsent)} of these runs are not all in {store}. Send each later: "
-            f"rlzoo-plus push {unsent[0].path} {store}",
+            f"rlzoo-plus push {shlex.quote(str(unsent[0].path))} {store}",
             markup=False,
         )
 

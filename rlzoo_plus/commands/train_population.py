@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -110,9 +111,10 @@ def _conclude(members: Members, population: Population, console: Console) -> Non
     console.print(table)
     best, path = population.best(), write_schedule(members, population)
     assert best is not None
-    run = members.path(best.run)
+    run, again = members.path(best.run), members.plan.folder / "again"
+    words = [shlex.quote(str(word)) for word in (run, f"schedule={path}", f"run_dir={again}")]
     console.print(
-        f"best: {run}\n\nnext:\n  rlzoo-plus evaluate {run} --which final --episodes 100\n"
-        f"  rlzoo-plus train schedule={path} run_dir={members.plan.folder / 'again'}",
+        f"best: {run}\n\nnext:\n  rlzoo-plus evaluate {words[0]} --which final --episodes 100\n"
+        f"  rlzoo-plus train {words[1]} {words[2]}",
         markup=False,
     )

@@ -11,10 +11,14 @@ GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experim
 
 def settings() -> dict[str, tuple[str, str]]:
     """Return default and meaning of each key of a run and of a study."""
-    files = (("config.yaml", "experiment: null\n", ""), ("hpo/_study.yaml", "- _self_\n", "hpo."))
+    files = (
+        *(("config.yaml", "experiment: null\n", ""), ("hpo/_study.yaml", "- _self_\n", "hpo.")),
+        *(("env/_base.yaml", "\n\n", "env."), ("algo/sac.yaml", "\nname: ", "algo.")),
+    )
     found: dict[str, tuple[str, str]] = {}
     for name, start, prefix in files:
-        for line in key_lines((conf_dir() / name).read_text(encoding="utf-8"), start, prefix):
+        text = (conf_dir() / name).read_text(encoding="utf-8").partition("\nhyperparams:")[0]
+        for line in key_lines(text, start, prefix):
             assignment, _, about = line.strip().partition("  ")
             # A short line has one blank between the two.
             assignment, value = assignment.partition("=")[::2]

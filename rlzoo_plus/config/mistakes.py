@@ -68,6 +68,11 @@ def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> li
     lines = [_describe(i, data) for i in items if not (are_many and i["type"] == "missing")]
     if are_many:
         section = missing[0].rpartition(".")[0] or "the configuration"
+        if section == "hpo":
+            given = ", ".join(f"hpo.{name}" for name in list(data["hpo"])[:_MOST_MISSING])
+            return [
+                f"{given}: no study is chosen. Add hpo=ALGORITHM, for example: train -m hpo=ppo."
+            ]
         lines.append(
             f"{section} leaves out {', '.join(missing[:_MOST_MISSING])} and "
             f"{len(missing) - _MOST_MISSING} more. Change single keys, and leave the others."
@@ -116,7 +121,7 @@ def shown(value: Any) -> str:
 
 def meant_key(name: str, data: Mapping[str, Any]) -> str | None:
     """Return the full path of the key that a wrong one stands for, None if nothing is near."""
-    keys = [*_keys_below(RunConfig)]
+    keys = [*keys_below(RunConfig)]
     chosen = _value_at(data, "algo.name")
     specs = [get_algorithm(chosen)] if chosen in ALGORITHMS else [*ALGORITHMS.values()]
     for spec in specs:
@@ -127,12 +132,13 @@ def meant_key(name: str, data: Mapping[str, Any]) -> str | None:
     return key_meant(name, keys)
 
 
-def _keys_below(model: type[Section], prefix: str = "") -> Iterator[str]:
+def keys_below(model: type[Section], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of a section, and of the sections in it."""
     sections = model.sections()
     for name in model.model_fields:
         yield prefix + name
         if name in sections:
-            yield from _keys_below(sections[name], f"{prefix}{name}.")
+            yield from keys_below(sections[name], f"{prefix}{name}.")
 
 
 def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:

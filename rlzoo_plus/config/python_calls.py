@@ -94,8 +94,13 @@ def translated(values: Mapping[str, Any], options: Iterable[str] = ()) -> dict[s
     options = list(options)
     algo = values.get("algo", typed_values(options).get("algo", "ppo"))
     algo = _algorithm_name(algo) if _is_algorithm(algo) else algo
+    named = algo if isinstance(algo, str) else "ppo"
+    names: dict[str, str] = {}
+    for name in values:
+        if names.setdefault(key := _key_of(name, named), name) != name:
+            raise ConfigError(f"{key} is given twice: as {names[key]} and as {name}.")
     found: dict[str, Any] = {}
-    for key, value in _flat(values, algo if isinstance(algo, str) else "ppo"):
+    for key, value in _flat(values, named):
         if key == "env":
             found |= _environment(value, options)
         elif key == "algo" and not isinstance(value, (str, Mapping)):

@@ -190,6 +190,11 @@ def _check_spaces(observations: Space, actions: Space, config: RunConfig) -> Alg
             f"desired_goal; {env_id} has {type(observations).__name__} observations. "
             "Use e.g. env=panda_reach, or algo.replay_buffer=null with another algorithm."
         )
+    if uses_goals and config.env.frame_stack > 1:
+        raise ConfigError(
+            f"env.frame_stack={config.env.frame_stack}: hindsight replay computes rewards from "
+            "goals, and stacked ones are others. Set env.frame_stack=1."
+        )
     return spec
 
 

@@ -13,7 +13,7 @@ from yaml import YAMLError
 from rlzoo_plus.analysis.find_run import stored_config
 from rlzoo_plus.analysis.shipped_runs import refuse_to_change
 from rlzoo_plus.artifacts.inside import check_plain
-from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
+from rlzoo_plus.artifacts.run_dir import RunDir, path_problem
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.references import refuse_secrets
@@ -87,7 +87,7 @@ def plan_run(config: RunConfig) -> Plan:
             compared = _naming_engine(before, asked)
     config = continued_config(compared, config, str(run_dir.path))
     # The status decides: the configuration is replaced before the longer training has begun.
-    if state == FINISHED and config.n_timesteps <= status.get("n_timesteps", before.n_timesteps):
+    if run_dir.is_finished(config.n_timesteps, before.n_timesteps):
         return Plan(Start.DONE, config, run_dir)
     _refuse_imported(run_dir)
     _refuse_other_engine(run_dir, before, config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -239,7 +240,7 @@ def _explained(run_dir: RunDir, *, is_resumed: bool, trust: str) -> Iterator[Non
         steps = run_dir.checkpoints().steps()
         kept = f"There is no checkpoint yet; {run_dir.path} has the logs."
         if steps:
-            resume = f"rlzoo-plus resume {run_dir.path}{trust}"
+            resume = f"rlzoo-plus resume {shlex.quote(str(run_dir.path))}{trust}"
             kept = f"Its last checkpoint: step {steps[-1]:,}. {resume}"
         raise RunError(f"{error} {kept}") from error
 

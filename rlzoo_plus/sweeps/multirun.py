@@ -91,6 +91,10 @@ class Multirun:
             (compose or run_hydra)(self.collect, self.arguments, self)
             # Hydra's own launchers, and Python, only collect.
             self.run()
+        if not (self._n_seen or is_search(self.arguments)):
+            raise ConfigError(
+                "the sweep has no jobs: it is over no values, as in seed=range(0,0). Give it some."
+            )
 
     # Called by Hydra's launcher and sweeper: see `config.composer.Batch`.
 

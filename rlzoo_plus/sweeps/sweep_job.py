@@ -12,7 +12,7 @@ import yaml
 
 from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.artifacts.inside import check_inside, check_plain
-from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.resolve import config_hash, infra_of, load_stored
@@ -62,11 +62,8 @@ class SweepJob:
         check_plain(self.path)
 
     def is_finished(self) -> bool:
-        """Return whether all its steps were taken."""
-        status = self.run_dir.read_status()
-        total = status.get("n_timesteps")
-        is_long_enough = isinstance(total, int) and total >= self.config.n_timesteps
-        return status.get("state") == FINISHED and is_long_enough
+        """Return whether all its steps were taken, or one of `stop.*` has ended it."""
+        return self.run_dir.is_finished(self.config.n_timesteps)
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data, without the place of the sweep."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -369,13 +370,13 @@ def print_summary(ledger: Ledger, jobs: list[SweepJob], console: Console) -> Non
     print_failed(mine, console)
     console.print(f"summary: {files[-1]}", markup=False)
     states = {view.state for view in views}
-    following = ""
+    following, sweep = "", shlex.quote(str(ledger.sweep))
     if JobState.FAILED in states:
-        following = f"sweep retry-failed {ledger.sweep}"
+        following = f"sweep retry-failed {sweep}"
     elif JobState.WAITING in states:
-        following = f"sweep resume {ledger.sweep}"
+        following = f"sweep resume {sweep}"
     elif any(row.best_run for row in rows):
-        following = f"plot {ledger.sweep} --out curves.png"
+        following = f"plot {sweep} --out curves.png"
     if following:
         console.print(f"next: rlzoo-plus {following}", markup=False)
 

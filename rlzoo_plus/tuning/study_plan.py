@@ -13,6 +13,7 @@ from hydra.errors import HydraException
 
 from rlzoo_plus.config.composer import Composed
 from rlzoo_plus.config.hydra_errors import explain
+from rlzoo_plus.config.mistakes import shown
 from rlzoo_plus.config.overrides import TRUST, partition, prepare_overrides, typed_values
 from rlzoo_plus.config.own_code import is_harmless, refuse_foreign
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
@@ -224,6 +225,12 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     plain = [word for word in words if word not in sweeps]
     plain += _algorithm_of_space(compose, plain)
     resolver = Resolver(arguments)
+    given = typed_values(plain)
+    if given.get("sweep") is not None:
+        raise ConfigError(
+            f"sweep={shown(given['sweep'])}: a study has its name from hpo.study. Write "
+            f"hpo.study={shown(given['sweep'])}."
+        )
 
     def resolve(overrides: Sequence[str], *, tunes: bool = False) -> tuple[RunConfig, list[str]]:
         config, told = resolver.resolve(compose(prepare_overrides(overrides)), tunes=tunes)

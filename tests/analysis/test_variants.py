@@ -78,3 +78,20 @@ def test_runs_stored_before_and_after_config_yaml_was_whole_are_one_variant(reso
     for line in ("algo=ppo", "algo=sac env=pendulum", "algo=ppo fast=true"):
         config = resolve_config(*line.split(), "tuned=none").config
         assert key(config.whole()) == key(config.model_dump(mode="json"))
+
+
+def test_a_section_that_is_null_in_one_variant_is_one_word_in_the_others():
+    on = {"normalize": {"observation": True, "reward": True}}
+    off = {"normalize": None}
+    for order in ([on, off], [off, on]):
+        found = labels(*({**config(), **change} for change in order))
+        assert found == [f"normalize={'null' if c is off else 'true'}" for c in order]
+    noises = [None, {"type": "ou", "std": 0.1}, {"type": "ou", "std": 0.2}]
+    changed = [config(algo="td3") for _ in noises]
+    for data, noise in zip(changed, noises, strict=True):
+        data["algo"]["action_noise"] = noise
+    assert labels(*changed) == [
+        "algo.action_noise=null algo.action_noise.std=-",
+        "algo.action_noise=ou algo.action_noise.std=0.1",
+        "algo.action_noise=ou algo.action_noise.std=0.2",
+    ]

@@ -1,12 +1,13 @@
 """The layout of a run directory."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
 
 from rlzoo_plus.artifacts import run_dir as module
-from rlzoo_plus.artifacts.run_dir import FINISHED, RUNNING, RunDir, new_run_dir
+from rlzoo_plus.artifacts.run_dir import FINISHED, INTERRUPTED, RUNNING, RunDir, new_run_dir
 
 
 def test_a_new_directory_names_environment_algorithm_and_seed(tmp_path):
@@ -74,6 +75,30 @@ def test_the_status_keeps_when_the_run_started(tmp_path):
     assert last["started_at"] == first["started_at"]
     assert last["updated_at"] >= first["updated_at"]
     assert (last["state"], last["n_timesteps"], last["num_timesteps"]) == (FINISHED, 100, 100)
+
+
+def test_the_time_between_two_processes_of_a_run_is_idle(tmp_path, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("rlzoo_plus.artifacts.run_dir.time.time", lambda: now[0])
+    run = RunDir(tmp_path)
+    for state, at, idle_s in (
+        (RUNNING, 1000.0, None),
+        (RUNNING, 1010.0, None),
+        (INTERRUPTED, 1020.0, None),
+        (RUNNING, 1320.0, 300.0),
+        (FINISHED, 1330.0, 300.0),
+        (RUNNING, 1430.0, 400.0),
+    ):
+        now[0] = at
+        run.write_status(state)
+        assert run.read_status().get("idle_s") == idle_s
+    # Killed: what it wrote last counts.
+    run.metrics_file.write_text("")
+    os.utime(run.metrics_file, (1450.0, 1450.0))
+    monkeypatch.setattr("rlzoo_plus.artifacts.run_dir.os.getpid", lambda: 1)
+    now[0] = 1500.0
+    run.write_status(RUNNING)
+    assert run.read_status()["idle_s"] == 450.0
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\udcff"])

@@ -125,6 +125,12 @@ def test_the_help_of_train_is_one_screen_and_names_real_keys():
         ("algo.hyperparams.tau", ["sac", "0.005"]),
         ("algo", ["ppo", "sac", "tqc"]),
         ("checkpoint", ["checkpoint.keep_best"]),
+        ("env.frame_stack", ["stacked observations", "whole number from 1", "default  1"]),
+        ("env.kwargs.force_n", ["env.kwargs: passed to gymnasium.make"]),
+        ("network.lstm", ["network.lstm.hidden_size", "network.lstm.shared"]),
+        ("normalize.clip_reward", ["number above 0"]),
+        ("algo.hyperparams", ["algo.hyperparams.gamma"]),
+        ("algo.action_noise", ["{type: normal, std: 0.1}"]),
         ("hpo.n_trials", ["total number of trials", "default  50"]),
     ],
 )

@@ -70,6 +70,8 @@ MISTAKES = {
     "unknown option": ("--confg-dir=x", ["--confg-dir"]),
     "missing directory": ("--config-dir=/nowhere", ["/nowhere", "not found"]),
     "sweep into one directory": ("-m seed=1,2 run_dir=x", ["run_dir", "Leave it out"]),
+    "sweep over nothing": ("-m seed=range(0,0) sweep=x", ["has no jobs", "range(0,0)"]),
+    "keys of a study without one": ("hpo.n_trials=3", ["hpo.n_trials", "train -m hpo=ppo"]),
     "values without a sweep": ("seed=0,1", ["several values are for a sweep. Add -m"]),
     "sweep with a wrong choice": ("-m algo=ppo,pppo", ["algo=pppo", "'ppo'"]),
     "package of algorithms": ("algo.packages=[no_such_package]", ["no_such_package"]),

@@ -34,6 +34,11 @@ def test_hindsight_replay_needs_a_goal_environment(words):
         inspect_env(tiny_config(*words))
 
 
+def test_hindsight_replay_takes_no_stacked_goals():
+    with pytest.raises(ConfigError, match=r"frame_stack=2: hindsight replay"):
+        inspect_env(tiny_config("her", "tests/TinyGoal-v0", "env.frame_stack=2"))
+
+
 def test_masked_algorithm_needs_masks():
     with pytest.raises(ConfigError, match=r"action_masks.*algo=ppo"):
         inspect_env(tiny_config("maskable_ppo", "CartPole-v1"))

@@ -217,3 +217,16 @@ def test_what_is_said_of_a_finished_run_tells_its_outcome(begin, make, capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert "is finished (over): 100,096 steps, best mean return 41.3." in text
     assert "restart=true" in text
+
+
+def test_a_run_that_a_rule_has_ended_is_not_extended(begin, make, capsys):
+    run = begin("finished", steps=(128,))
+    longer = make("n_timesteps=10000000")
+    assert plan_run(longer).start is Start.RESUME
+    run.write_result({"reason": "mean return 41.3 reached stop.reward_threshold"})
+    plan = plan_run(longer)
+    assert plan.start is Start.DONE
+    print_done(make_console(), plan)
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"rlzoo-plus branch {run.path}@latest stop.reward_threshold=null" in text
+    assert "extends it" not in text

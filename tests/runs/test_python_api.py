@@ -84,6 +84,12 @@ def test_a_composed_configuration_is_that_of_the_command(resolve_config):
     assert rz.compose(words[:3], **{"algo.hyperparams": {"gamma": 0.9}}) == expected
 
 
+def test_a_key_under_two_names_is_refused():
+    for names in (("n_timesteps", "total_timesteps"), ("total_timesteps", "n_timesteps")):
+        with pytest.raises(rz.ConfigError, match="n_timesteps is given twice"):
+            rz.compose(["env=cartpole"], **dict.fromkeys(names, 300))
+
+
 def test_composing_leaves_argv_and_hydra_as_they_were():
     from hydra.core.global_hydra import GlobalHydra
 

@@ -116,3 +116,8 @@ def test_mistakes_are_told_before_anything_is_written(answer, in_process):
 def test_a_single_run_does_not_tune(answer):
     code, text = answer("train", "hpo=ppo")
     assert (code, "add -m" in text) == (2, True)
+
+
+def test_a_sweep_is_no_name_of_a_study():
+    with pytest.raises(ConfigError, match=r"Write hpo\.study=mine"):
+        plan_of("hpo=ppo", "sweep=mine")

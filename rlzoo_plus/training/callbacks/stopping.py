@@ -44,7 +44,8 @@ class StopCallback(RunCallback):
         if threshold is not None and mean_return >= threshold:
             raise StopTraining(f"mean return {mean_return:.1f} reached stop.reward_threshold")
         if patience is not None and self.evaluation.since_best >= patience:
-            raise StopTraining(f"no better evaluation in the last {self.evaluation.since_best}")
+            since = self.evaluation.since_best
+            raise StopTraining(f"no better evaluation in {since} (stop.no_improvement_evals)")
 
 
 class InterruptCallback(RunCallback):
