@@ -29,7 +29,7 @@ from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.config.trusted import how_to_trust, import_trusted, left_to_trust
-from rlzoo_plus.envs.environment_version import environment_version
+from rlzoo_plus.envs.environment_version import environment_version, has_own_kwargs
 from rlzoo_plus.envs.finite import require_finite
 from rlzoo_plus.envs.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.envs.spaces import decode_space, encode_space
@@ -179,7 +179,12 @@ def save_weights(
         },
         weights=weights,
         normalization=None if normalizer is None else normalizer.state(),
-        about={"environment": environment_version(config.env), **about},
+        about={
+            "environment": environment_version(config.env),
+            # Their values are not shared.
+            "env_kwargs": has_own_kwargs(config.env),
+            **about,
+        },
     )
     try:
         save_bundle(path, bundle)
@@ -240,6 +245,9 @@ def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
             normalizer.check_fits(observation_space)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"the policy's description cannot be read: {one_line(error)}.") from error
+    for name, values in bundle.weights.items():
+        if np.asarray(values).dtype.kind == "f" and not np.isfinite(values).all():
+            raise ConfigError(f"no usable policy: its weights {printable(name)} are not finite.")
     if trust:
         import_packages(config)
     elif names := left_to_trust(config, "act"):

@@ -75,7 +75,9 @@ def export(options: Namespace) -> int:
             return _told_c(c_export.export_c(policy, run.config, path, about), path)
         if options.format == "leapp":
             made = bundle_export.write_deployed(
-                *(policy, run.config, path, about), with_value=options.with_value
+                *(policy, run.config, path, about),
+                with_value=options.with_value,
+                lacks_kwargs=run.lacks_env_kwargs,
             )
             return _told_folder(made)
         exported = writing.export_policy(policy, run.config, path, options.format, about)
@@ -103,6 +105,8 @@ def _told_folder(made: Any) -> int:
     print(f"SHA-256 of deploy.json, which has those of all files: {made.sha256}")
     if made.without_commands is not None:
         print(f"no commands of joints: {made.without_commands}")
+    if made.without_shield is not None:
+        print(f"no shield: {made.without_shield}")
     return _verdict(made.parity, made.folder)
 
 

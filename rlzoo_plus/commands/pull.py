@@ -83,16 +83,18 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add(
         "--metric",
         choices=tuple(_LABELS),
-        default="iqm",
-        help="interquartile mean or mean of returns, or success rate (default: %(default)s)",
+        help="interquartile mean or mean of returns, or success rate (default: iqm)",
     )
-    add("--top", type=positive(int), default=3, help="how many runs play (default 3)")
-    add("--episodes", type=positive(int), default=100, help="how many each plays (default 100)")
+    add("--top", type=positive(int), help="how many runs play (default 3)")
+    add("--episodes", type=positive(int), help="how many each plays (default 100)")
     add("--trust", action="store_true", help="import the runs' own packages and wrappers")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
-    if not options.best and (options.filters or options.json):
-        parser.error("KEY=VALUE and --json need --best")
+    of_best = (options.filters, options.json, options.metric, options.top, options.episodes)
+    if not options.best and any(of_best):
+        parser.error("KEY=VALUE, --metric, --top, --episodes and --json need --best")
+    options.metric, options.top = options.metric or "iqm", options.top or 3
+    options.episodes = options.episodes or 100
     return options
 
 

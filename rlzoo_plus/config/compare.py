@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlzoo_plus.artifacts.secrets import is_secret
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, outcome_data
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
@@ -19,7 +20,7 @@ _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
 _FREE_FORM = ("env.kwargs.", "curriculum[", "env.wrappers[", "callbacks[", "network.policy_kwargs.")
 _HASHED = "sha256:"
 _MOST_CHANGES = 8
-_ENGINE = "env.kwargs.engine"
+ENGINE_KEY = "env.kwargs.engine"
 # Where something is, whose content counts; and what changes no training.
 _OF_A_PLACE = ("init.which", "eval.metrics", "data.path", "teacher.run", "teacher.which")
 
@@ -67,6 +68,22 @@ def outcome_values(config: RunConfig) -> dict[str, Any]:
     return {key: _stored(key, value) for key, value in _leaves(data)}
 
 
+def differing_values(one: RunConfig, other: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Return both values of each setting that decides the outcome and differs, None for none.
+
+    Values that may be secrets are hashes.
+    """
+    hashed = [outcome_values(config) for config in (one, other)]
+    plain = [dict(_leaves(outcome_data(config))) for config in (one, other)]
+    keys = [key for key in {**hashed[0], **hashed[1]} if hashed[0].get(key) != hashed[1].get(key)]
+
+    def value(key: str, side: int) -> Any:
+        is_hidden = is_secret(key, plain[side].get(key))
+        return (hashed if is_hidden else plain)[side].get(key)
+
+    return {key: (value(key, 0), value(key, 1)) for key in keys}
+
+
 def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tuple[Any, Any]]:
     """Compare a checkpoint's configuration with the current one.
 
@@ -82,7 +99,7 @@ def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tup
         found = list(_differences(before, outcome_values(config)))
         # A section that was added or removed is reported by its entries.
         # The engine of a run that named none is in the fingerprint; naming it changes nothing.
-        found = [one for one in found if one[:2] != (_ENGINE, _ABSENT)]
+        found = [one for one in found if one[:2] != (ENGINE_KEY, _ABSENT)]
         keys = " ".join(key for key, _, _ in found)
         return {key: (old, new) for key, old, new in found if f" {key}." not in f" {keys}"}
     # Earlier versions stored the hash alone.

@@ -70,6 +70,9 @@ Normalization, frame stack, wrappers, LSTM state and the bounds of the action ar
 """
 
 
+_NO_KWARGS = "it was trained with env.kwargs, which a bundle does not hold: deploy its run"
+
+
 @dataclass(frozen=True)
 class Deployed:
     """A folder that was written."""
@@ -80,6 +83,7 @@ class Deployed:
     bytes: int  # Of all files
     sha256: str  # Of deploy.json
     without_commands: str | None  # Why it has no commands for the joints
+    without_shield: str | None  # Why a shield that its environment has, or may have, is left out
 
 
 def write_deployed(
@@ -89,6 +93,8 @@ def write_deployed(
     about: Mapping[str, Any],
     *,
     with_value: bool = False,
+    lacks_kwargs: bool = False,
+    with_runtime: bool = True,
 ) -> Deployed:
     """Write the folder, and compare what its runtime does with the policy.
 
@@ -98,16 +104,20 @@ def write_deployed(
         folder: The folder; one that was written so before is replaced.
         about: Step, run and the like.
         with_value: Let the graph return what the critic expects, too.
+        lacks_kwargs: Whether it was trained with `env.kwargs` that `config` does not have, so that
+            neither commands nor shield can be told.
+        with_runtime: Write the file of Python that runs it, too.
 
     Raises:
         ConfigError: The policy or a wrapper cannot be in a graph, or the folder holds other files.
     """
     _refuse_other_files(folder)
     check_backend(config, "leapp")
-    env = _environment(config)
+    env, unknown = _environment(config)
+    unknown = _NO_KWARGS if lacks_kwargs else unknown
     try:
         chain = WrapperChain() if env is None else read_wrappers(env)
-        robot = facts_of_robot(env, config, chain)
+        robot = facts_of_robot(env, config, chain, unknown)
         graph = _graph(policy, config, chain, robot, with_value=with_value)
         bounds = _bounds(graph, env)
     finally:
@@ -115,20 +125,27 @@ def write_deployed(
             env.close()
     recording = record(policy, make_signature(policy), config)
     model = write_onnx(graph, {}, batch=1)
-    files, description = _files(graph, model, robot, policy, config, about, recording, bounds)
+    runtime = {RUNTIME: _runtime()} if with_runtime else {}
+    parts = _files(graph, model, robot, policy, config, about, recording, bounds, runtime)
+    files, description = parts
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    for name, data in {**files, DESCRIPTION: description}.items():
-        write_atomic(temporary / name, data)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
+    try:
+        for name, data in {**files, DESCRIPTION: description}.items():
+            write_atomic(temporary / name, data)
+        parity = compare(policy, graph.policy_signature, _runner(temporary, graph), recording)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return Deployed(
         folder,
         graph.signature,
-        compare(policy, graph.policy_signature, _runner(folder, graph), recording),
+        parity,
         sum(len(data) for data in (*files.values(), description)),
         hashlib.sha256(description).hexdigest(),
         robot.without_commands,
+        robot.shield.get("no_shield_because"),
     )
 
 
@@ -142,9 +159,10 @@ def _refuse_other_files(folder: Path) -> None:
         )
 
 
-def _environment(config: RunConfig) -> gym.Env | None:
+def _environment(config: RunConfig) -> tuple[gym.Env | None, str | None]:
+    """Return the bare environment, or why it cannot be made here."""
     try:
-        return make_env(config.env)
+        return make_env(config.env), None
     # Any error of a foreign simulator: names and commands alone need it.
     except Exception as error:
         if config.env.wrappers:
@@ -153,7 +171,7 @@ def _environment(config: RunConfig) -> gym.Env | None:
                 "do cannot be told without it. Install what it needs."
             ) from error
         log.warning("%s cannot be made: rate, names and units are missing", config.env.id)
-        return None
+        return None, f"the environment cannot be made here: {one_line(error)}"
 
 
 def _graph(
@@ -180,6 +198,7 @@ def _files(
     about: Mapping[str, Any],
     recording: Recording,
     bounds: Mapping[str, Any],
+    runtime: Mapping[str, bytes],
 ) -> tuple[dict[str, bytes], bytes]:
     """Return all files but deploy.json, and its content."""
     name = re.sub(r"\W", "_", config.env.name or config.env.id, flags=re.ASCII)
@@ -190,10 +209,10 @@ def _files(
     ports = {port.name: port for port in graph.signature.inputs}
     inputs, outputs = [ports[name] for name in asked], graph.signature.outputs
     names = _names(graph, robot)
-    files = {MODEL: model}
+    files = {MODEL: model, **runtime}
     files |= leapp_files(name, (MODEL, model), inputs, outputs, graph.starts, names)
-    files[RUNTIME] = (resources.files("rlzoo_plus.deploy") / "robot_runtime.py").read_bytes()
-    files["README.md"] = _readme(name, graph, robot, facts, names).encode()
+    readme = _readme(name, graph, robot, facts, names)
+    files["README.md"] = (readme if runtime else _without_runtime(readme)).encode()
     keys = {port: key for key, port in graph.keys.items()}
     described: dict[str, Any] = {
         "format": FORMAT,
@@ -237,6 +256,19 @@ def _files(
     }
     text = json.dumps(finite(described), indent=2, allow_nan=False)
     return files, f"{text}\n".encode()
+
+
+def _runtime() -> bytes:
+    return (resources.files("rlzoo_plus.deploy") / "robot_runtime.py").read_bytes()
+
+
+def _without_runtime(readme: str) -> str:
+    """Return a README that says where to get the runtime, which is not in the folder."""
+    return readme.replace(
+        f"- `{RUNTIME}` runs it",
+        f"- `{RUNTIME}` is not here: a registry holds no code. `rlzoo-plus deploy` writes this\n"
+        "  folder with it. It runs the policy",
+    )
 
 
 def _names(graph: DeployedGraph, robot: RobotFacts) -> dict[str, list[str]]:

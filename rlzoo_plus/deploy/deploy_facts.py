@@ -43,10 +43,25 @@ class RobotFacts:
     shield: dict[str, Any] = field(default_factory=dict)  # As deploy.json has it
 
 
-def facts_of_robot(env: gym.Env | None, config: RunConfig, chain: WrapperChain) -> RobotFacts:
-    """Return what is known of an environment, None for one that cannot be made here."""
-    if env is None or not is_robot_of_ours(env):
-        return RobotFacts(observation_names=tuple(getattr(env, "observation_names", ())))
+def facts_of_robot(
+    env: gym.Env | None, config: RunConfig, chain: WrapperChain, unknown: str | None = None
+) -> RobotFacts:
+    """Return what is known of an environment.
+
+    Args:
+        env: The environment, None for one that cannot be made here.
+        config: Its run.
+        chain: Its wrappers.
+        unknown: Why its arguments are not known, or why it cannot be made; None if it is whole.
+    """
+    names = tuple(getattr(env, "observation_names", ()))
+    is_ours = env is not None and is_robot_of_ours(env)
+    if unknown is not None and (is_ours or config.env.kwargs.get("safety") is not None):
+        # It may have a shield, and other limits than the defaults.
+        shield = {"shield": None, "no_shield_because": unknown}
+        return RobotFacts(observation_names=names, without_commands=unknown, shield=shield)
+    if env is None or not is_ours:
+        return RobotFacts(observation_names=names)
     bare: Any = env.unwrapped
     drive: Drive = bare.robot.drive
     affine, reason = None, None

@@ -121,7 +121,7 @@ class Policy:
             action_masks: True where an action is allowed, for a policy that takes masks.
 
         Raises:
-            ValueError: The observation has another shape, or is not finite.
+            ValueError: The observation has another shape, or is not finite, or the action is not.
         """
         feeds = dict(self.state)
         for name, (dtype, shape) in self._kinds.items():
@@ -135,6 +135,8 @@ class Policy:
                 raise ValueError(f"{name} is not finite at {places[:8]}")
             feeds[name] = value.astype(dtype)[None]
         made = dict(zip(self._outputs, self._session.run(None, feeds), strict=True))
+        if made["action"].dtype.kind == "f" and not np.isfinite(made["action"]).all():
+            raise ValueError("the action is not finite")
         self.state = {name: made[out] for name, out in self._turns.items()}
         self.commands = {name: made[name][0] for name in self._commands}
         action = made["action"][0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import inspect
 import json
 import logging
 import sys
@@ -102,6 +103,27 @@ def differences(before: object, now: object, *, kwargs: bool = True) -> list[str
     return [printable(text) for text in found]
 
 
+def has_own_kwargs(spec: EnvConfig) -> bool:
+    """Return whether `env.kwargs` has other values than the defaults of the environment."""
+    from rlzoo_plus.envs.single import creator_of  # It imports Gymnasium, as `envs.engine` says.
+
+    try:
+        known = inspect.signature(creator_of(spec)).parameters
+        return any(n not in known or known[n].default != v for n, v in spec.kwargs.items())
+    # Somebody else's code; its arguments are not known then.
+    except Exception:
+        return bool(spec.kwargs)
+
+
+def had_kwargs(version: object) -> bool:
+    """Return whether an environment was made with `env.kwargs`, or that is not known."""
+    return not isinstance(version, Mapping) or version.get("kwargs") != _hash_of_kwargs({})
+
+
+def _hash_of_kwargs(kwargs: Mapping[str, Any]) -> str:
+    return _hash(json.dumps(kwargs, sort_keys=True, default=repr))
+
+
 def _series(engine: object) -> list[str]:
     """Return an engine's name and the first two numbers of its version: others mend mistakes."""
     name, _, version = str(engine).partition(" ")
@@ -123,7 +145,7 @@ def _version(spec: EnvConfig) -> dict[str, Any] | None:
     parts = {
         "id": spec.id,
         "engine": engine_version(spec),
-        "kwargs": _hash(json.dumps(spec.kwargs, sort_keys=True, default=repr)),
+        "kwargs": _hash_of_kwargs(spec.kwargs),
         "code": code,
         "assets": {file.name: hash_all([file])[:_DIGITS] for file in files},
     }

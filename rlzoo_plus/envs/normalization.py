@@ -58,6 +58,8 @@ class ObservationNormalizer:
         for array in [*mean.values(), *var.values()]:
             if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
                 raise ValueError("the normalisation's statistics are no arrays of numbers")
+            if not np.isfinite(array).all():
+                raise ValueError("the normalisation's statistics are not finite")
         for number in (state["clip"], state["epsilon"], *count.values()):
             if type(number) not in (int, float) or not number >= 0:
                 raise ValueError(f"the normalisation's clip, epsilon or count is {number!r}")

@@ -164,7 +164,9 @@ def _same_environment(run: Run, candidate: Resolved, present: Resolved | None) -
         text = f"version {present.version.number} has another one: {'; '.join(found)}"
         return Check(name, False, printable(text))
     if own is None:
-        return Check(name, True, "its training recorded no version of the environment")
+        # Nothing to compare; one that has a version is not replaced by one that may be another.
+        is_first = present is None or present.version.environment is None
+        return Check(name, is_first, "its training recorded no version: nothing was compared")
     return Check(name, True, f"{own.get('id')}, version {own.get('version')}")
 
 

@@ -120,7 +120,8 @@ def register(
 
 def _write_deployed(run: Run, which: str, folder: Path) -> None:
     policy = run.policy()
-    write_deployed(policy, run.config, folder, run.facts(which, policy))
+    about = run.facts(which, policy)
+    write_deployed(policy, run.config, folder, about, with_runtime=False)
 
 
 def _try(notes: list[str], what: str, make: Callable[[], Any]) -> None:

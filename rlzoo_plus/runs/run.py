@@ -22,12 +22,17 @@ from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.catalog import ACTION_FILE
-from rlzoo_plus.config.compare import outcome_values
+from rlzoo_plus.config.compare import ENGINE_KEY, differing_values
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.python_calls import call_arguments, given_again, translated
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.engine import engine_version, trained_engine
-from rlzoo_plus.envs.environment_version import differences, environment_version, version_text
+from rlzoo_plus.envs.environment_version import (
+    differences,
+    environment_version,
+    had_kwargs,
+    version_text,
+)
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.changed_env import changed_config, check_spaces
@@ -440,12 +445,23 @@ class Run:
 
         Settings stand under their dotted keys; `best` and `final` are mean returns.
         """
-        mine, theirs = outcome_values(self.config), outcome_values(other.config)
-        keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
-        found = {key: (mine.get(key), theirs.get(key)) for key in keys}
+        found = differing_values(self.config, other.config)
+        if ENGINE_KEY in found:
+            # A run that names none has one all the same.
+            engines = [run._engine for run in (self, other)]
+            del found[ENGINE_KEY]
+            found |= {ENGINE_KEY: (engines[0], engines[1])} if engines[0] != engines[1] else {}
         scores = ((run.result or {}, which) for which in ("best", "final") for run in (self, other))
         means = [(result.get(which) or {}).get("mean_return") for result, which in scores]
         return {**found, "best": (means[0], means[1]), "final": (means[2], means[3])}
+
+    @property
+    def _engine(self) -> str | None:
+        """Name of the physics engine that it was trained with, None if it is no robot."""
+        env = self.config.env
+        provenance = {} if self._place is None else self.run_dir.read_provenance()
+        found = trained_engine(provenance, env.id, env.kwargs.get("engine"))
+        return None if found is None else found.split()[0]
 
     def _repr_html_(self) -> str:
         """Return a table of the run and its learning curve, for notebooks."""
@@ -523,6 +539,19 @@ class Run:
             return self.policy().about.get("environment")
         return self.run_dir.read_provenance().get("environment")
 
+    @property
+    def lacks_env_kwargs(self) -> bool:
+        """Whether it was, or may have been, trained with `env.kwargs` that its files do not hold.
+
+        A bundle holds none.
+        """
+        if self.status != "bundle" or self.config.env.kwargs:
+            return False
+        about = self.policy().about
+        # Earlier bundles have the hash of them alone.
+        told = about.get("env_kwargs")
+        return told if isinstance(told, bool) else had_kwargs(about.get("environment"))
+
     def require_environment(self) -> list[str]:
         """Refuse to play in another environment than that of the training; return what differs.
 
@@ -566,8 +595,7 @@ class Run:
 
         config = config or self.config
         self.require_environment()
-        if self.status == "bundle" and not config.env.kwargs:
-            # A bundle does not hold the arguments of the environment.
+        if not config.env.kwargs and self.lacks_env_kwargs:
             log.warning("%s holds no env.kwargs: the environment has its defaults", self.path)
         most = config.eval.max_episode_steps
         return make_eval_env(config.env, n_envs, steps_alike(config), render_mode, most_steps=most)

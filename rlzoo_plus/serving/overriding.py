@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +34,34 @@ class Overrides:
     def __len__(self) -> int:
         return sum(one.ends > time.monotonic() for one in self._by_session.values())
 
-    def set(self, asked: Mapping[str, Any], policy: ServedPolicy) -> dict[str, Any]:
+    def set(
+        self,
+        asked: Mapping[str, Any],
+        policy: ServedPolicy,
+        sessions_of: Callable[[str], Sequence[str]],
+    ) -> dict[str, Any]:
         """Take a word; the newest counts, and `release` without a session ends all.
 
+        Args:
+            asked: What was sent.
+            policy: The one that is served.
+            sessions_of: Returns the open sessions of an id or of a client's name.
+
         Raises:
-            Refused: It is none, or the policy's robot cannot do it.
+            Refused: It is none, no such session is open, or the policy's robot cannot do it.
         """
         only(asked, ("word", "action", "for_s", "session"))
         word, session = asked.get("word"), asked.get("session")
         if word not in WORDS:
             raise Refused("word", "no such override", f"Known: {', '.join(WORDS)}")
+        chosen: list[str | None] = [None]
         if session is not None:
-            text(session, "session")
+            chosen = [*sessions_of(text(session, "session"))]
+            # One that has ended can be released all the same.
+            chosen = chosen or [key for key in self._by_session if key == session]
+            if not chosen:
+                fix = "Name one by its id or as its client does, or override all sessions"
+                raise Refused("session", "no such session is open", fix, 404)
         seconds = number(asked.get("for_s", DEFAULT_S), "for_s", 0.01, LONGEST_S)
         action = None
         if word == ACTION:
@@ -59,11 +75,15 @@ class Overrides:
         # The newest counts: one for all ends those of single sessions.
         kept = {} if session is None else self._by_session
         kept = {key: one for key, one in kept.items() if one.ends > now}
-        kept.pop(session, None)
-        if word != RELEASE:
-            if len(kept) >= MOST:
-                raise Refused("session", f"{MOST} overrides count", "Override all sessions")
-            kept[session] = Override(word, action, now + seconds)
+        if word == RELEASE and None in kept and session is not None:
+            rule = "what counts was said for all sessions"
+            raise Refused("session", rule, "Release all: leave it out")
+        for key in chosen:
+            kept.pop(key, None)
+            if word != RELEASE:
+                if len(kept) >= MOST:
+                    raise Refused("session", f"{MOST} overrides count", "Override all sessions")
+                kept[key] = Override(word, action, now + seconds)
         self._by_session = kept
         return {"word": word, "session": session, "for_s": 0.0 if word == RELEASE else seconds}
 

@@ -164,8 +164,8 @@ def _shield_of(about: dict[str, Any]) -> ServedShield | None:
         why = "it was written before shields were; deploy it again"
     if why is not None:
         raise ValueError(
-            f"its environment has a shield that cannot act here ({why}). Say --no-shield to serve "
-            "it without, where something else keeps the limits"
+            f"its environment has a shield, or may have one, that cannot act here ({why}). Say "
+            "--no-shield to serve it without, where something else keeps the limits"
         )
     return None
 

@@ -192,7 +192,7 @@ def _service(plan: Plan, closes: list[Callable[[], None]], tell: Callable[[str],
             audit.event("serve", **_told(new))
 
     closes.append(Follower(plan.source, policy, take, metrics, "serving").close)
-    metrics.gauges["sessions"] = ("WebSockets that are open.", lambda: service.n_open)
+    metrics.gauges["sessions"] = ("WebSockets that are open.", lambda: len(service.loops))
     metrics.gauges["sequences"] = ("Sequences that are kept.", lambda: service.n_kept)
     metrics.gauges["overrides"] = ("Overrides that count.", lambda: len(service.overrides))
     return service

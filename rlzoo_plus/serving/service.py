@@ -27,6 +27,11 @@ MOST_SESSIONS = 4096
 _IDLE_S = 3600.0
 
 
+def session_key(agent: str, name: str) -> str:
+    """Return what finds a session again: clients name those of their agent."""
+    return f"{agent}\n{name}"
+
+
 class Session:
     """One control loop: its policy with what it remembers, and its last action."""
 
@@ -51,7 +56,7 @@ class Service:
     Attributes:
         current: The policy of new episodes.
         is_ending: Whether no new session begins.
-        n_open: WebSockets that are open.
+        loops: Ids of the sessions whose WebSockets are open.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class Service:
         self.audit, self.shadow = audit, shadow
         self.limit, self.overrides = RateLimit(rate), Overrides()
         self.interval_s, self.is_ending = interval_s, False
-        self.n_open = 0
+        self.loops: set[str] = set()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def open(self, agent: str, key: str | None = None) -> Session:
@@ -101,6 +106,14 @@ class Service:
             return None
         self._sessions.move_to_end(key)
         return session
+
+    def sessions_of(self, name: str) -> list[str]:
+        """Return the ids of open sessions with an id, or that clients call so."""
+        now, found = time.monotonic(), list(self.loops & {name})
+        for key, one in self._sessions.items():
+            is_meant = name in (one.id, key.partition("\n")[2])
+            found += [one.id] if is_meant and now - one.used <= _IDLE_S else []
+        return found
 
     def close(self, key: str) -> None:
         """Forget a session."""

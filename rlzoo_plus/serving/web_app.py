@@ -26,7 +26,7 @@ from rlzoo_plus.serving.open_inference import (
 from rlzoo_plus.serving.overriding import WORDS
 from rlzoo_plus.serving.request_checks import Refused, number, only, parsed, truth
 from rlzoo_plus.serving.request_checks import text as short_text
-from rlzoo_plus.serving.service import MOST_SESSIONS, Service, Session
+from rlzoo_plus.serving.service import MOST_SESSIONS, Service, Session, session_key
 from rlzoo_plus.serving.web_page import page_of
 
 _FIELDS = ("observation", "action_masks", "state", "reward", "reset")
@@ -127,7 +127,7 @@ class _Api:
             service.decide(session, row, reward=reward, paced=paced) for row in asked.given
         ]
         if asked.ends and asked.sequence is not None:
-            service.close(_key(agent, asked.sequence))
+            service.close(session_key(agent, asked.sequence))
         body, told = write_answer(policy, asked, decisions)
         return Response(body, headers=told)
 
@@ -137,10 +137,10 @@ class _Api:
                 rule = _WHOSE
                 fix = "Send sequence_id, and sequence_start with the first observation"
                 raise Refused("parameters.sequence_id", rule, fix)
-            return self._kept(_key(agent, ""), agent, reset=False)
+            return self._kept(session_key(agent, ""), agent, reset=False)
         if asked.rows != 1:
             raise Refused("inputs.shape", "a sequence takes one row at a time", "Send one")
-        key = _key(agent, asked.sequence)
+        key = session_key(agent, asked.sequence)
         if not asked.starts and self._service.find(key) is None:
             rule = "no such sequence, or it was idle for too long"
             raise Refused("parameters.sequence_start", rule, "Begin it with sequence_start: true")
@@ -168,7 +168,7 @@ class _Api:
             rule = f"no list of 1 to {MOST_ROWS} observations, or of a session"
             raise Refused("instances", rule, "Send a list, without `session`")
         reset = truth(asked.get("reset", False), "reset")
-        session = self._kept(_key(agent, name or ""), agent, reset=reset)
+        session = self._kept(session_key(agent, name or ""), agent, reset=reset)
         rows = [asked.get("observation")] if many is None else many
         masks, reward = asked.get("action_masks"), _reward(asked.get("reward"))
         given = [session.policy.of_json(row, masks, asked.get("state")) for row in rows]
@@ -181,7 +181,7 @@ class _Api:
     async def override(self, request: Request) -> Response:
         asked = parsed(await _body(request))
         service = self._service
-        taken = service.overrides.set(asked, service.current)
+        taken = service.overrides.set(asked, service.current, service.sessions_of)
         agent = agent_of(request.scope, headers_of(request.scope).get(AGENT))
         if service.audit is not None:
             service.audit.event("override", agent_id=agent, **taken)
@@ -194,7 +194,7 @@ class _Api:
         try:
             name = headers_of(websocket.scope).get(AGENT) or websocket.query_params.get("agent")
             agent = agent_of(websocket.scope, name)
-            if service.is_ending or service.n_open >= MOST_SESSIONS:
+            if service.is_ending or len(service.loops) >= MOST_SESSIONS:
                 rule = "the server ends, or has too many sessions"
                 raise Refused("session", rule, "Connect again later", 503, 1.0)
         except Refused as error:
@@ -202,7 +202,7 @@ class _Api:
             await websocket.close(_CLOSED_RESTART)
             return
         session = service.open(agent)
-        service.n_open += 1
+        service.loops.add(session.id)
         try:
             hello = {"session": session.id, **describe(session.policy)}
             await websocket.send_text(json.dumps(hello))
@@ -214,7 +214,7 @@ class _Api:
                 data = message.get("bytes") or b"" if data is None else data
                 await websocket.send_text(json.dumps(self._said(websocket, session, data)))
         finally:
-            service.n_open -= 1
+            service.loops.discard(session.id)
 
     def _said(self, websocket: WebSocket, session: Session, data: str | bytes) -> Any:
         """Return the answer to one message of a session."""
@@ -242,10 +242,6 @@ class _Api:
         if version not in ("", current.version):
             fix = f"Ask {current.version}, or leave it out"
             raise Refused("version", "not the one that is served", fix, 404)
-
-
-def _key(agent: str, sequence: str) -> str:
-    return f"{agent}\n{sequence}"
 
 
 def _reward(value: Any) -> float | None:

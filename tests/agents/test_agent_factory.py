@@ -9,7 +9,7 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from support.training import make_config, tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
-from rlzoo_plus.agents.policy import load_policy, save_policy
+from rlzoo_plus.agents.policy import load_policy, save_policy, save_weights, weights_of
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
@@ -167,6 +167,20 @@ def test_a_bundle_that_is_missing_or_does_not_fit_is_a_user_error(tmp_path):
     save_policy(tmp_path / "newer", agent, config.model_copy(update={"seed": -1}), {"step": 0})
     with pytest.raises(ConfigError):
         load_policy(tmp_path / "newer")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_and_statistics_that_are_not_finite_are_refused(tmp_path, number):
+    agent, config = build()
+    with torch.no_grad():
+        next(agent.policy.action_net.parameters()).fill_(number)
+    weights, _ = weights_of(agent)
+    save_weights(tmp_path / "weights", agent, config, {"step": 0}, weights, None)
+    with pytest.raises(ConfigError, match=r"its weights action_net\.weight are not finite"):
+        load_policy(tmp_path / "weights")
+    statistics = {"": np.zeros(3)}, {"": np.full(3, number)}, {"": 1.0}
+    with pytest.raises(ValueError, match="statistics are not finite"):
+        ObservationNormalizer.from_state(ObservationNormalizer(*statistics, 10.0, 1e-8).state())
 
 
 @pytest.mark.training

@@ -1,5 +1,7 @@
 """A robot's folder does what wrappers and drive do: commands by joint, and what is refused."""
 
+import shutil
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from rlzoo_plus.deploy.bundle_export import write_deployed
 from rlzoo_plus.deploy.drive_commands import Commands, NotAffineError, affine_commands
 from rlzoo_plus.envs.episodes import layers_of
 from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.errors import ConfigError
 from robots.drives import ActionMode
 from robots.engines.bullet.simulation import BulletSimulation
 from robots.robot import Robot, RobotSpec
@@ -19,7 +22,9 @@ from robots.simulation import Physics
 
 pytest.importorskip("onnxscript")
 from rlzoo_plus.deploy.robot_runtime import Policy
+from rlzoo_plus.serving.served_policy import ServedPolicy
 
+CART_POLE = "robots/CartPoleBalance-v0"
 CHEETAH = "robots/HalfCheetah-v0"
 KUKA, FRANKA = "kuka_iiwa/model.urdf", "franka_panda/panda.urdf"
 RACECAR = {"urdf": "racecar/racecar.urdf", "actuated": "left_rear_wheel_joint|.*_hinge_joint"}
@@ -162,6 +167,55 @@ def test_an_episode_through_wrappers_is_that_of_the_folder(name, tmp_path, monke
                 runtime.commands["joint_torque"], first, rtol=1e-5, atol=1e-4
             )
     env.close()
+
+
+SHIELD = "env.kwargs.safety={max_velocity: 0.5, on_violation: shield}"
+
+
+def test_what_a_bundle_lacks_is_not_made_up(tmp_path, monkeypatch):
+    policy, config = policy_of(monkeypatch, CART_POLE, SHIELD, "env.kwargs.force_n=2")
+    bare = config.model_copy(update={"env": config.env.model_copy(update={"kwargs": {}})})
+    made = write_deployed(policy, bare, tmp_path / "robot", {}, lacks_kwargs=True)
+    about = Policy(made.folder).about
+    assert about["commands"] == {}
+    assert about["shield"] is None
+    assert "which a bundle does not hold" in about["no_shield_because"]
+    assert made.without_shield == made.without_commands == about["no_commands_because"]
+    with pytest.raises(ConfigError, match="Say --no-shield"):
+        ServedPolicy(made.folder, "1", "cart")
+
+
+@pytest.mark.parametrize("has_shield", [True, False])
+def test_a_shield_is_not_forgotten_where_its_environment_cannot_be_made(
+    has_shield, tmp_path, monkeypatch
+):
+    words = [SHIELD] if has_shield else []
+    policy, config = policy_of(monkeypatch, CART_POLE, *words)
+
+    def gone(_):
+        raise ImportError("there is no module my_arm")
+
+    monkeypatch.setattr("rlzoo_plus.deploy.bundle_export.make_env", gone)
+    made = write_deployed(policy, config, tmp_path / "robot", {})
+    about = Policy(made.folder).about
+    assert ("no module my_arm" in str(about.get("no_shield_because"))) is has_shield
+    assert (made.without_shield is not None) is has_shield
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("kwargs", [{}, {"force_n": 2.0}])
+def test_a_bundle_knows_whether_it_was_trained_with_env_kwargs(kwargs, tmp_path):
+    run = rz.train(
+        *("algo=ppo", "env=cartpole_bullet", "tuned=none", "n_envs=1", "n_timesteps=64"),
+        *("algo.hyperparams.n_steps=64", "eval.every_steps=64", "eval.episodes=1"),
+        *("report.video=false", "report.plot=false", "log.tensorboard=false"),
+        env={"kwargs": kwargs},
+        run_dir=str(tmp_path / "run"),
+        quiet=True,
+    )
+    assert not run.lacks_env_kwargs
+    shutil.copytree(tmp_path / "run/best", tmp_path / "alone")
+    assert rz.Run.open(tmp_path / "alone").lacks_env_kwargs is bool(kwargs)
 
 
 def test_what_only_a_simulation_needs_is_left_out_and_told(tmp_path, monkeypatch):

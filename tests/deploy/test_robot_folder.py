@@ -262,6 +262,20 @@ def test_observations_that_are_wrong_are_refused(robot):
         policy.act(np.array([0.0, np.nan, 0.0]))
 
 
+def test_an_action_that_is_not_finite_is_refused(robot):
+    policy = Policy(robot)
+    before = policy.state
+
+    class Diverged:
+        def run(self, *_):
+            return [np.full((1, 2), np.nan, np.float32) for _ in policy._outputs]
+
+    policy._session = Diverged()
+    with pytest.raises(ValueError, match="the action is not finite"):
+        policy.act(np.zeros(3, np.float32))
+    assert policy.state is before
+
+
 def test_the_runtime_repeats_the_examples(robot):
     command = [sys.executable, "-I", robot / "runtime" / "policy.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from support.registered import put
@@ -236,6 +237,43 @@ def test_what_an_alias_names_cannot_be_retired_and_what_is_retired_not_promoted(
     assert "cart@1 is retired" in refused(capsys, "promote", "cart", first, "--to", "staging")
     # Its files stay: whoever named its number goes on.
     assert resolve("cart@1").path.is_dir()
+
+
+def test_a_policy_of_an_unknown_environment_does_not_replace_one_of_a_known(here, files):
+    store = ModelStore()
+    known = put(store, files, environment={"id": "CartPoleBullet-v0", "version": "0" * 16})
+    store.move("cart", "production", known, action="promote", why="")
+    shutil.copytree(files, "other")
+    Path("other/command.txt").write_text("another\n")
+    unknown = put(store, Path("other"))
+    assert call("promote", "cart", unknown, "--to", "production", "--gate", write_gate()) == 1
+
+
+@pytest.mark.training
+def test_a_registered_folder_for_a_robot_is_whole_without_code(here):
+    assert call("register", RUN, "--name", "cart", "--episodes", 1) == 0
+    folder = resolve("cart@1").path / "deploy"
+    assert not (folder / "runtime").exists()
+    assert "a registry holds no code" in (folder / "README.md").read_text()
+    robot_runtime = pytest.importorskip("rlzoo_plus.deploy.robot_runtime")
+    assert robot_runtime.Policy(folder).act(np.zeros(5, np.float32)).shape == (1,)
+
+
+@pytest.mark.training
+def test_a_difference_shows_values_and_engines(here):
+    words = ("algo=ppo", "env=cartpole_bullet", "tuned=none", "n_envs=1", "n_timesteps=64")
+    words += ("algo.hyperparams.n_steps=64", "report.video=false", "report.plot=false")
+    words += ("eval.every_steps=null", "log.tensorboard=false")
+    kinds = ({}, {"engine": "bullet"}, {"engine": "mujoco"}, {"force_n": 5})
+    runs = [
+        rz.train(*words, env={"kwargs": kwargs}, run_dir=f"r{n}", quiet=True)
+        for n, kwargs in enumerate(kinds)
+    ]
+    compared = [runs[0].compare(run) for run in runs[1:]]
+    key = "env.kwargs.engine"
+    assert key not in compared[0]
+    assert compared[1][key] == ("bullet", "mujoco")
+    assert compared[2]["env.kwargs.force_n"] == (None, 5)
 
 
 def test_lists_and_differences_can_be_read_by_programs(here, files, capsys):

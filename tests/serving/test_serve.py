@@ -210,6 +210,28 @@ def test_an_override_decides_next_and_is_released(server):
     socket.close()
 
 
+def test_an_override_of_one_session_finds_it_or_is_refused(server, capsys):
+    ask = {"observation": [1, 1, 1], "session": "arm1"}
+    own = server.post(INVOKE, ask)[1]
+    tensors = tensor([[1, 1, 1]], parameters={"sequence_id": 7, "sequence_start": True})
+    assert server.post(INFER, tensors)[0] == 200
+    for name in ("arm1", own["session"], "7"):
+        assert dispatch.run("override", [server.url, "stop", "--session", name]) == 0
+        answer = server.post(INVOKE, ask)[1]
+        assert answer["source"] == ("override" if name != "7" else "policy")
+        assert dispatch.run("override", [server.url, "release", "--session", name]) == 0
+        assert server.post(INVOKE, ask)[1]["source"] == "policy"
+    capsys.readouterr()
+    assert dispatch.run("override", [server.url, "stop", "--session", "deadbeef"]) != 0
+    assert "no such session is open" in capsys.readouterr().err
+    # What was said for all is not taken back for one.
+    assert dispatch.run("override", [server.url, "stop"]) == 0
+    assert dispatch.run("override", [server.url, "release", "--session", "arm1"]) != 0
+    assert "said for all sessions" in capsys.readouterr().err
+    assert server.post(INVOKE, ask)[1]["source"] == "override"
+    assert dispatch.run("override", [server.url, "release"]) == 0
+
+
 def test_under_load_an_override_counts_at_the_next_decision_of_everyone(server):
     stop, wrong, counts = threading.Event(), [], [0] * 8
     taken = threading.Event()

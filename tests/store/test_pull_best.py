@@ -281,3 +281,10 @@ def test_different_environments_are_told(store, policies, here):
     store.put("runs/sweep/b/config.yaml", changed.encode())
     best = find_best(store.url, episodes=20)
     assert any("environments differ (time_limit)" in note for note in best.notes)
+
+
+@pytest.mark.parametrize("words", [("--metric", "mean"), ("--top", "9"), ("--episodes", "5")])
+def test_what_is_for_the_best_alone_is_refused_without_it(words, capsys):
+    with pytest.raises(SystemExit):
+        run_verb("pull", ["s3://bucket/lab/run", *words])
+    assert "--metric, --top, --episodes and --json need --best" in capsys.readouterr().err
