@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 
@@ -16,7 +18,7 @@ from rlzoo_plus.config.hyperparams import trains_by_episode
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.single import longest_episode
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import where_raised
 from rlzoo_plus.training.callbacks.background_evaluator import BackgroundEvaluator
 from rlzoo_plus.training.callbacks.base import RunCallback
@@ -101,14 +103,27 @@ def check_user_callbacks(config: RunConfig) -> None:
     load_metrics(config.eval.metrics)
 
 
+def _unknown_argument(made_by: Callable[..., Any], arguments: Iterable[str]) -> str | None:
+    """Return what is wrong with the names of arguments; None if nothing, or if any are taken."""
+    try:
+        known = signature(made_by).parameters
+    except (TypeError, ValueError):
+        return None
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    wrong = next((name for name in arguments if name not in known), None)
+    return None if wrong is None or takes_any else unknown_name("argument", wrong, known)
+
+
 def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
     callbacks = []
     for entry in config.callbacks:
         for path, kwargs in [(entry, None)] if isinstance(entry, str) else entry.items():
             callback = CALLBACKS.load(path)
             arguments = reveal(kwargs or {}, "callbacks")
+            is_function = isinstance(callback, FunctionType)
+            if not is_function and (mistake := _unknown_argument(callback, arguments)):
+                raise ConfigError(f"callbacks: {path}: {mistake}")
             try:
-                is_function = isinstance(callback, FunctionType)
                 made = ConvertCallback(callback) if is_function else callback(**arguments)
                 callbacks.append(made)
             # User code can raise anything.
