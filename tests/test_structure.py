@@ -21,7 +21,7 @@ ROOMS = {
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
-MOST_LINES_OF_THE_CORE = 45_500
+MOST_LINES_OF_THE_CORE = 45_750
 MOST_LINES_OF_THE_TESTS_OF_THE_CORE = 50_000
 MOST_LINES_OF_A_ROOM = 6_900
 

@@ -189,11 +189,10 @@ def _check_gsde(agent: Any, config: RunConfig) -> None:
     """Refuse gSDE, which tuned values can ask for, with a policy that acts without it."""
     if not getattr(agent, "use_sde", False):
         return
-    from stable_baselines3.common.distributions import StateDependentNoiseDistribution
-
+    with_gsde = import_module("stable_baselines3.common.distributions")
     actor = getattr(agent.policy, "actor", None) or agent.policy
     acts_by = getattr(actor, "action_dist", None)
-    if acts_by is not None and not isinstance(acts_by, StateDependentNoiseDistribution):
+    if acts_by is not None and not isinstance(acts_by, with_gsde.StateDependentNoiseDistribution):
         raise ConfigError(
             f"network.policy={config.network.policy}: it acts by {type(acts_by).__name__}, without "
             "gSDE. Set algo.hyperparams.use_sde=false, which tuned values may set otherwise."

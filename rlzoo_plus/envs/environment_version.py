@@ -105,10 +105,8 @@ def differences(before: object, now: object, *, kwargs: bool = True) -> list[str
 
 def has_own_kwargs(spec: EnvConfig) -> bool:
     """Return whether `env.kwargs` has other values than the defaults of the environment."""
-    from rlzoo_plus.envs.single import creator_of  # It imports Gymnasium, as `envs.engine` says.
-
     try:
-        known = inspect.signature(creator_of(spec)).parameters
+        known = inspect.signature(_creator_of(spec)).parameters
         return any(n not in known or known[n].default != v for n, v in spec.kwargs.items())
     # Somebody else's code; its arguments are not known then.
     except Exception:
@@ -130,12 +128,16 @@ def _series(engine: object) -> list[str]:
     return [name, *version.split(".")[:2]]
 
 
-def _version(spec: EnvConfig) -> dict[str, Any] | None:
+def _creator_of(spec: EnvConfig) -> Any:
     from rlzoo_plus.envs.single import creator_of  # It imports Gymnasium, as `envs.engine` says.
 
+    return creator_of(spec)
+
+
+def _version(spec: EnvConfig) -> dict[str, Any] | None:
     named = [name for each in spec.wrappers for name in ([each] if isinstance(each, str) else each)]
     own = [WRAPPERS.load(name) for name in named if name not in WRAPPERS]
-    roots = [(made.__module__, made.__qualname__) for made in (creator_of(spec), *own)]
+    roots = [(made.__module__, made.__qualname__) for made in (_creator_of(spec), *own)]
     module = roots[0][0]
     code, constants = _reached([(place, name.partition(".")[0]) for place, name in roots])
     if not code and _is_own(module):
