@@ -89,7 +89,6 @@ MISTAKES = {
         ["sticky_action", "[0,1)"],
     ),
     "relative wrapper": ("env.wrappers=[.x]", ["env.wrappers: .x", "my_module.MyClass"]),
-    "argument of a callback": ("callbacks=[{gradients:{every:5}}]", ["gradients", "'every_steps'"]),
     "callback that is none": ("callbacks=[5]", ["callbacks=[5]", "dotted paths"]),
     "empty package": ('env.packages=[""]', ["env.packages", "name of a module"]),
     "package as a file": ("env.packages=['mine.py']", ["no module mine"]),

@@ -144,6 +144,7 @@ REFUSED = {
     ),
     "a device": (("device=cuda:99",), "device=cuda:99"),
     "a callback": (("callbacks=[nowhere.Callback]",), "callbacks: nowhere.Callback"),
+    "an argument of a callback": (("callbacks=[{gradients:{every:5}}]",), "'every_steps'"),
     "a limit for a debugger": (("infra=debug", "infra.memory_gib=1"), "infra=debug"),
 }
 
