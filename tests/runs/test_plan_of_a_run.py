@@ -7,7 +7,7 @@ import pytest
 
 from rlzoo_plus.analysis.find_run import stored_config
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.train import print_done
+from rlzoo_plus.commands.train import _next_commands, print_done
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.errors import ConfigError
@@ -230,3 +230,10 @@ def test_a_run_that_a_rule_has_ended_is_not_extended(begin, make, capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert f"rlzoo-plus branch {run.path}@latest stop.reward_threshold=null" in text
     assert "extends it" not in text
+
+
+def test_commands_that_are_shown_can_be_pasted(make, tmp_path):
+    text = _next_commands(make(), RunDir(tmp_path / "my run"), "interrupted")
+    place = f"'{tmp_path / 'my run'}'"
+    assert f"rlzoo-plus resume {place}" in text
+    assert f"rlzoo-plus evaluate {place} --episodes" in text
