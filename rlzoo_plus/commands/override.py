@@ -34,7 +34,11 @@ def main(arguments: list[str]) -> int:
         "session; by default the one in outputs/robot that was begun last")  # fmt: skip
     add("--for", type=positive(float), metavar="S", dest="seconds",
         help="with a URL: seconds until it expires (default 60)")  # fmt: skip
-    add("--session", metavar="ID", help="with a URL: for one session alone")
+    add(
+        "--session",
+        metavar="ID",
+        help="with a URL: for one session alone, by its id or the name that its client gave it",
+    )
     add("--gamepad", nargs="?", type=Path, const=DEVICE, metavar="DEVICE",
         help=f"do it at each press of a gamepad's button, or unplugging it; {DEVICE}")  # fmt: skip
     options = parser.parse_args(arguments)

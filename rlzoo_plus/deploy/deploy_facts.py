@@ -56,9 +56,10 @@ def facts_of_robot(
     """
     names = tuple(getattr(env, "observation_names", ()))
     is_ours = env is not None and is_robot_of_ours(env)
-    if unknown is not None and (is_ours or config.env.kwargs.get("safety") is not None):
+    if unknown is not None and (is_ours or env is None):
         # It may have a shield, and other limits than the defaults.
-        shield = {"shield": None, "no_shield_because": unknown}
+        may_be_shielded = is_ours or config.env.kwargs.get("safety") is not None
+        shield = {"shield": None, "no_shield_because": unknown} if may_be_shielded else {}
         return RobotFacts(observation_names=names, without_commands=unknown, shield=shield)
     if env is None or not is_ours:
         return RobotFacts(observation_names=names)

@@ -200,6 +200,7 @@ def test_a_shield_is_not_forgotten_where_its_environment_cannot_be_made(
     about = Policy(made.folder).about
     assert ("no module my_arm" in str(about.get("no_shield_because"))) is has_shield
     assert (made.without_shield is not None) is has_shield
+    assert "no module my_arm" in made.without_commands
 
 
 @pytest.mark.training
