@@ -49,6 +49,7 @@ class AlgorithmSpec:
             refused.
         clones: Name of the algorithm whose policy class it trains, by demonstrations alone.
         is_taught: Whether a teacher gives the demonstrations while it acts.
+        has_one_network: Whether its policy is the values of actions, without an actor.
     """
 
     name: str
@@ -65,6 +66,7 @@ class AlgorithmSpec:
     unused: tuple[str, ...] = ()
     clones: str | None = None
     is_taught: bool = False
+    has_one_network: bool = False
 
     @property
     def has_wide_critic(self) -> bool:
@@ -80,14 +82,6 @@ class AlgorithmSpec:
         """Whether it learns from batches of single steps, without masks of actions."""
         others = self.recurrent or self.maskable or self.clones
         return self.backend == "torch" and not others and self.family is not Family.EVOLUTION
-
-    @property
-    def has_one_network(self) -> bool:
-        """Whether its policy is the values of actions, without an actor beside a critic."""
-        if self.clones:
-            return get_algorithm(self.clones).has_one_network
-        is_of_values = self.family is Family.OFF_POLICY and "Box" not in self.actions
-        return is_of_values and self.name != "sac_discrete"
 
     @property
     def has_blocks(self) -> bool:
@@ -142,11 +136,15 @@ _ALGORITHMS = (
     AlgorithmSpec(
         "ddpg", "stable_baselines3.ddpg.ddpg:DDPG", _OFF, policy_defaults=(("n_critics", 1),)
     ),
-    AlgorithmSpec("dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",)),
+    AlgorithmSpec(
+        "dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",), has_one_network=True
+    ),
     AlgorithmSpec("her", "stable_baselines3.sac.sac:SAC", _OFF, replay_buffer="her"),
     AlgorithmSpec("tqc", "sb3_contrib.tqc.tqc:TQC", _OFF),
     AlgorithmSpec("crossq", "sb3_contrib.crossq.crossq:CrossQ", _OFF, policies=(_MLP,)),
-    AlgorithmSpec("qrdqn", "sb3_contrib.qrdqn.qrdqn:QRDQN", _OFF, ("Discrete",)),
+    AlgorithmSpec(
+        "qrdqn", "sb3_contrib.qrdqn.qrdqn:QRDQN", _OFF, ("Discrete",), has_one_network=True
+    ),
     AlgorithmSpec("trpo", "sb3_contrib.trpo.trpo:TRPO", _ON, _ANY_ACTIONS),
     AlgorithmSpec(
         "recurrent_ppo",
@@ -188,21 +186,29 @@ _ALGORITHMS = (
     _cloning("bc_td3", "CloningTD3", "td3"),
     _cloning("bc_tqc", "CloningTQC", "tqc"),
     _cloning("bc_crossq", "CloningCrossQ", "crossq", policies=(_MLP,)),
-    _cloning("bc_dqn", "CloningDQN", "dqn", actions=("Discrete",)),
+    _cloning("bc_dqn", "CloningDQN", "dqn", actions=("Discrete",), has_one_network=True),
     _taught("dagger", "Dagger", "ppo", actions=_ANY_ACTIONS),
     _taught("distill", "Dagger", "ppo", actions=_ANY_ACTIONS),
     _taught("dagger_sac", "DaggerSAC", "sac"),
     _taught("dagger_td3", "DaggerTD3", "td3"),
     _taught("dagger_tqc", "DaggerTQC", "tqc"),
     _taught("dagger_crossq", "DaggerCrossQ", "crossq", policies=(_MLP,)),
-    _taught("dagger_dqn", "DaggerDQN", "dqn", actions=("Discrete",)),
+    _taught("dagger_dqn", "DaggerDQN", "dqn", actions=("Discrete",), has_one_network=True),
     _sbx("ppo", "PPO", _ON, ("mlp", "cnn"), **_SBX_PPO),
     _sbx("sac", "SAC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
     _sbx("td3", "TD3", _OFF, ("mlp", "multi_input"), schedules=()),
     _sbx("ddpg", "DDPG", _OFF, ("mlp",), schedules=(), policy_defaults=(("n_critics", 1),)),
     _sbx("tqc", "TQC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
     _sbx("crossq", "CrossQ", _OFF, ("mlp", "multi_input", "simba"), schedules=(), unused=_NO_GSDE),
-    _sbx("dqn", "DQN", _OFF, ("mlp", "cnn"), actions=("Discrete",), schedules=()),
+    _sbx(
+        "dqn",
+        "DQN",
+        _OFF,
+        ("mlp", "cnn"),
+        actions=("Discrete",),
+        schedules=(),
+        has_one_network=True,
+    ),
 )
 
 
