@@ -1,12 +1,14 @@
 """Minutes until an evaluation first reaches 90 % of a published mean: ours and rl_zoo3's.
 
     python -m benchmarks.time_to_score [--cells ppo:reacher_bullet ...] [--tools rl_zoo3 ...]
-                                       [--cores 2] [--steps N] [--save FILE.json]
+                          [--cores 2] [--every 25000] [--episodes 50] [--steps N] [--save FILE.json]
 
-One training after the other on the same cores, with the same values, seed and evaluations (five
-episodes every 25,000 steps); each is stopped when it has reached the score. The times are those at
-which its file of evaluations was written, from the start of the process on. --save puts them into
-the results of the suite, for its page; cells that are not measured keep theirs. Hours.
+One training after the other on the same cores, with the same values, seed and evaluations; each is
+stopped when it has reached the score. The times are those at which its file of evaluations was
+written, from the start of the process on. Ours evaluates on the same episodes each time, rl_zoo3 on
+new ones: with a few, ours may have easy ones all the time (on the reacher, ten had 2 to 5 more than
+100 others), so have many. --save puts the times into the results of the suite, for its page; cells
+that are not measured keep theirs. Hours.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ CELLS = (
     *("sac:reacher_bullet", "td3:reacher_bullet", "tqc:reacher_bullet"),
 )
 TOOLS = (OURS, FAST, HALF, ZOO_DEFAULT, ZOO_ONE)
-EVERY_STEPS = 25_000
+EVERY_STEPS, EPISODES = 25_000, 50
 _LOOK_S, _PATIENCE_S = 0.5, 60.0
 
 
@@ -62,30 +64,34 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="cores that each training may use")
     parser.add_argument("--steps", type=int, help="fewer steps, to try the script")
     parser.add_argument("--every", type=int, default=EVERY_STEPS, help="steps between evaluations")
+    parser.add_argument("--episodes", type=int, default=EPISODES, help="of each evaluation")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="results of the suite")
     options = parser.parse_args()
     cores = set(sorted(os.sched_getaffinity(0))[: options.cores])
     chosen = [tool for tool in tools() if tool.name in options.tools]
-    print("| cell | tool | score | minutes |\n|---|---|---|---|", flush=True)
+    about = f"{_about()}, {options.episodes} episodes every {options.every:,} steps"
+    print("| cell | tool | score | minutes | steps |\n|---|---|---|---|---|", flush=True)
     for name in options.cells:
         cell = cells[name]
         assert cell.target is not None
         steps = options.steps or load(cell.words).n_timesteps
-        case = Case(cell.algo, cell.env, 1, steps, saves=options.every)
+        case = Case(cell.algo, cell.env, 1, steps, saves=options.every, episodes=options.episodes)
         pair = SideBySide(
-            cell=name, cores=len(cores), target=cell.target, minutes={}, about=_about()
+            cell=name, cores=len(cores), target=cell.target, minutes={}, steps={}, about=about
         )
         for tool in chosen:
-            minutes = minutes_to(cell.target, tool, case, cores)
-            pair.minutes[tool.name] = minutes
-            shown = "not reached" if minutes is None else f"{minutes:.1f}"
+            reached = reach(cell.target, tool, case, cores)
+            minutes, step = (None, None) if reached is None else reached
+            pair.minutes[tool.name], pair.steps[tool.name] = minutes, step
+            shown = "not reached | -" if reached is None else f"{minutes:.2f} | {step:,}"
             print(f"| {name} | {tool.name} | {cell.target:.4g} | {shown} |", flush=True)
-        if options.save is not None:
-            Results(options.save, SUITE).add(pair)
+            # After each, because the next may take long.
+            if options.save is not None:
+                Results(options.save, SUITE).add(pair)
 
 
-def minutes_to(target: float, tool: Tool, case: Case, cores: set[int]) -> float | None:
-    """Train until an evaluation reaches a mean return; return the minutes, None if none does.
+def reach(target: float, tool: Tool, case: Case, cores: set[int]) -> tuple[float, int] | None:
+    """Train until an evaluation reaches a mean return; return minutes and step, or None.
 
     Raises:
         SystemExit: The training failed.
@@ -100,8 +106,9 @@ def minutes_to(target: float, tool: Tool, case: Case, cores: set[int]) -> float 
         try:
             while True:
                 has_ended = process.poll() is not None
-                if (written := _written_when_reached(place, target)) is not None:
-                    return round((written - began) / 60, 2)
+                if (found := _reached(place, target)) is not None:
+                    written, step = found
+                    return round((written - began) / 60, 2), step
                 if has_ended:
                     break
                 time.sleep(_LOOK_S)
@@ -119,32 +126,34 @@ def minutes_to(target: float, tool: Tool, case: Case, cores: set[int]) -> float 
     return None
 
 
-def _written_when_reached(place: Path, target: float) -> float | None:
-    """Return when the evaluations of a training were written, if one has reached a return."""
-    readers: dict[str, Callable[[Path], list[float]]] = {
-        "evaluations.jsonl": _means_of_ours,
-        "evaluations.npz": _means_of_zoo,
+def _reached(place: Path, target: float) -> tuple[float, int] | None:
+    """Return when the evaluations of a training were written, and the step, if one has a return."""
+    readers: dict[str, Callable[[Path], list[tuple[int, float]]]] = {
+        "evaluations.jsonl": _evaluations_of_ours,
+        "evaluations.npz": _evaluations_of_zoo,
     }
     for name, read in readers.items():
         for file in place.rglob(name):
             written = file.stat().st_mtime
             try:
-                if max(read(file), default=target - 1.0) >= target:
-                    return written
+                for step, mean in read(file):
+                    if mean >= target:
+                        return written, step
             except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
                 # It is being written.
                 continue
     return None
 
 
-def _means_of_ours(file: Path) -> list[float]:
-    return [json.loads(line)["mean_return"] for line in file.read_text().splitlines()]
+def _evaluations_of_ours(file: Path) -> list[tuple[int, float]]:
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [(line["step"], line["mean_return"]) for line in lines]
 
 
-def _means_of_zoo(file: Path) -> list[float]:
+def _evaluations_of_zoo(file: Path) -> list[tuple[int, float]]:
     with np.load(file) as arrays:
-        means: list[float] = arrays["results"].mean(axis=1).tolist()
-        return means
+        means = arrays["results"].mean(axis=1).tolist()
+        return list(zip(arrays["timesteps"].tolist(), means, strict=True))
 
 
 def _about() -> str:

@@ -27,8 +27,8 @@ class Case:
             rest. Off-policy, learning begins after it.
         steps: Steps of the whole training.
         tuned: Whether it uses the tuned values, or Stable-Baselines3's defaults.
-        saves: Every how many steps it evaluates for five episodes and writes a checkpoint, None for
-            not at all.
+        saves: Every how many steps it evaluates and writes a checkpoint, None for not at all.
+        episodes: Episodes of each evaluation.
     """
 
     algo: str
@@ -37,6 +37,7 @@ class Case:
     steps: int
     tuned: bool = True
     saves: int | None = None
+    episodes: int = 5
 
     @property
     def overrides(self) -> list[str]:
@@ -47,7 +48,7 @@ class Case:
         if self.saves is None:
             return [*words, "eval.every_steps=null", "checkpoint.every_minutes=null"]
         words += [f"eval.every_steps={self.saves}", f"checkpoint.every_steps={self.saves}"]
-        return [*words, "eval.episodes=5", "checkpoint.every_minutes=null"]
+        return [*words, f"eval.episodes={self.episodes}", "checkpoint.every_minutes=null"]
 
 
 CASES = {

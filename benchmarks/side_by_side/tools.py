@@ -136,8 +136,8 @@ def _zoo(case: Case, steps: int, folder: Path) -> list[str]:
         command += ["--env-kwargs", *pairs]
     if case.saves is None:
         return [*command, "--eval-freq", "-1"]
-    every = str(case.saves)
-    return [*command, "--eval-freq", every, "--save-freq", every, "--eval-episodes", "5"]
+    every, episodes = str(case.saves), str(case.episodes)
+    return [*command, "--eval-freq", every, "--save-freq", every, "--eval-episodes", episodes]
 
 
 def _sb3(case: Case, steps: int, folder: Path) -> list[str]:

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         if not _draws(options):
             return 0
     if options.kind != _CURVES:
-        return _chart(options, sides)
+        return _chart(options, sides, entries)
     metric: str = options.metric
     values = "evaluations" if metric == EVALUATION_RETURN else f"values of {metric}"
     curves = load_curves(entries, metric, options.x)
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     if options.by is None:
         plotted, notes = latest_of_each_seed(plotted)
         _tell(notes)
-    out = options.out or _default_out(plotted, metric)
+    out = options.out or _default_out(plotted, _name_of_curves(plotted, metric))
     style = _style(options)
     _tell_path(plot_curves(plotted, out, metric, options.by, axis=options.x, style=style), options)
     return 0
@@ -137,10 +137,10 @@ def _tabulate(options: argparse.Namespace, sides: Sequence[Side]) -> None:
         print(text, end="")
 
 
-def _chart(options: argparse.Namespace, sides: Sequence[Side]) -> int:
+def _chart(options: argparse.Namespace, sides: Sequence[Side], entries: Sequence[RunEntry]) -> int:
     last = options.threshold if options.kind == "threshold" else options.score
     figure = KINDS[options.kind](sides, last, _style(options))
-    _tell_path(save_plot(figure, options.out or Path(f"{options.kind}.png")), options)
+    _tell_path(save_plot(figure, options.out or _default_out(entries, options.kind)), options)
     return 0
 
 
@@ -192,15 +192,17 @@ def _nothing_to_plot(runs: Sequence[RunEntry], metric: str, values: str, axis: s
     return f"{where}: no {values} yet{state}. Wait for the first evaluation.{logged}"
 
 
-def _default_out(runs: Sequence[RunEntry], metric: str) -> Path:
-    is_return, is_one = metric == EVALUATION_RETURN, len(runs) == 1
-    name = metric.replace("/", "_")
-    if is_return:
-        name = "learning_curve" if is_one else "learning_curves"
-    if not is_one:
+def _name_of_curves(runs: Sequence[RunEntry], metric: str) -> str:
+    if metric != EVALUATION_RETURN:
+        return metric.replace("/", "_")
+    return "learning_curve" if len(runs) == 1 else "learning_curves"
+
+
+def _default_out(runs: Sequence[RunEntry], name: str) -> Path:
+    """Return where a plot goes: that of one run into its folder, of several beside the user."""
+    if len(runs) != 1:
         return Path(f"{name}.png")
-    run = runs[0].run
-    folder = folder_of_new_files(run)
+    folder = folder_of_new_files(runs[0].run)
     out = folder / "plots" / f"{name}.png"
     check_inside(folder, out)
     return out

@@ -25,9 +25,11 @@ def page(suite: Suite, results: Results, command: str) -> str:
     parts = [f"# Benchmark: {suite.name}", f"`{command}`", *map(_filled, _about(suite))]
     if done:
         parts += [_filled(_summary(suite, done)), table(done)]
-    notes = [_filled(f"- {c.name}: {markdown_cell(c.note)}", "  ") for c in suite.cells if c.note]
+    noted = [cell for cell in _in_order(suite) if cell.note]
+    notes = [_filled(f"- {cell.name}: {markdown_cell(cell.note)}", "  ") for cell in noted]
     parts += ["\n".join(notes)] if notes else []
-    waiting = [cell for cell in suite.chosen([]) if not of_cell(results, cell)]
+    have_run = {_pair(cell) for cell, _ in done}
+    waiting = [cell for cell in suite.chosen([]) if _pair(cell) not in have_run]
     if waiting:
         parts.append(_filled(f"Not run yet: {_by_algorithm(waiting)}."))
     if results.side_by_side:
@@ -38,9 +40,12 @@ def page(suite: Suite, results: Results, command: str) -> str:
 
 def rows_of(suite: Suite, results: Results) -> list[tuple[Cell, Sequence[Result]]]:
     """Return the cells that have results; one with other values follows its plain cell."""
+    return [(cell, runs) for cell in _in_order(suite) if (runs := of_cell(results, cell))]
+
+
+def _in_order(suite: Suite) -> list[Cell]:
     place = {pair: at for at, pair in enumerate(dict.fromkeys(map(_pair, suite.cells)))}
-    cells = sorted(suite.cells, key=lambda cell: place[_pair(cell)])
-    return [(cell, runs) for cell in cells if (runs := of_cell(results, cell))]
+    return sorted(suite.cells, key=lambda cell: place[_pair(cell)])
 
 
 def table(done: Sequence[tuple[Cell, Sequence[Result]]]) -> str:
@@ -185,10 +190,7 @@ def _side_by_side(pairs: Sequence[SideBySide]) -> str:
     tools = list(dict.fromkeys(tool for pair in pairs for tool in pair.minutes))
     rows = []
     for pair in pairs:
-        minutes = [
-            "-" if tool not in pair.minutes else _reached_after(pair.minutes[tool])
-            for tool in tools
-        ]
+        minutes = [_reached_after(pair, tool) if tool in pair.minutes else "-" for tool in tools]
         rows.append([pair.cell, _number(pair.target), str(pair.cores), *minutes])
     heads = ("cell", "score", "cores", *tools)
     lines = markdown_table(heads, [[markdown_cell(text) for text in row] for row in rows])
@@ -196,5 +198,8 @@ def _side_by_side(pairs: Sequence[SideBySide]) -> str:
     return "\n".join([*lines, *(f"\n{markdown_cell(text)}" for text in about)])
 
 
-def _reached_after(minutes: float | None) -> str:
-    return "not reached" if minutes is None else f"{minutes:.1f}"
+def _reached_after(pair: SideBySide, tool: str) -> str:
+    minutes, steps = pair.minutes[tool], pair.steps.get(tool)
+    if minutes is None:
+        return "not reached"
+    return f"{minutes:.1f}" if steps is None else f"{minutes:.1f} ({thousands(steps)} steps)"

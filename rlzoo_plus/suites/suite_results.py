@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from rlzoo_plus.analysis.clocks import positions
 from rlzoo_plus.analysis.series import finite, load_evaluations
@@ -64,6 +64,7 @@ class SideBySide(Section):
     target: float
     seed: int = 0
     minutes: dict[str, float | None]  # None: not within its steps
+    steps: dict[str, int | None] = Field(default_factory=dict)  # Of the training until then
     about: str = ""  # Versions, processor and date
 
 

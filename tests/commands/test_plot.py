@@ -155,6 +155,8 @@ def test_charts_and_tables_of_finished_runs_are_written(make_run, tmp_path, caps
         run.write_status("finished")
     assert main(["outputs", "--kind", "scores", "--out", "s.png"]) == 0
     assert is_png(tmp_path / "s.png")
+    assert main([str(run.path), "--kind", "scores"]) == 0
+    assert is_png(run.plots / "scores.png")
     assert main(["outputs", "--table", "csv"]) == 0
     assert "cartpole,ppo,2,True,20.0,,,20.0,20.0" in capsys.readouterr().out
     assert main(["outputs", "--table", "tex", "--out", "t.tex"]) == 0
