@@ -91,7 +91,7 @@ class Worlds:
             actuation = Actuation(commands.shape[1], max_rate=self._max_rate)
             commands = np.array([actuation.apply(row) for row in commands])
         arrived = np.zeros_like(commands)
-        arrived[latency:] = commands[: len(commands) - latency]
+        arrived[latency:] = commands[: max(len(commands) - latency, 0)]
         return arrived
 
     def follow(

@@ -47,6 +47,13 @@ def worlds():
         yield made
 
 
+@pytest.mark.parametrize(("rows", "latency"), [(3, 4), (3, 3), (3, 1), (1, 4)])
+def test_commands_arrive_late_also_in_a_stretch_shorter_than_the_latency(worlds, rows, latency):
+    commands = np.arange(1.0, rows + 1).reshape(-1, 1)
+    arrived = worlds.arrivals(commands, latency, True)
+    assert arrived[:, 0].tolist() == [max(row - latency, 0.0) for row in range(1, rows + 1)]
+
+
 def rows_of(path):
     head, *lines = path.read_text().splitlines()
     return head.split(","), [line.split(",") for line in lines]
