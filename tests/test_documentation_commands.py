@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ BLOCK = re.compile(
 INNER = re.compile(r"(?:exec |\$\()(rlzoo-plus[^)]*)")
 # Two seeds show what twenty do.
 SEEDS = re.compile(r"range\(0, ?\d+\)")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|#.*")
+UNQUOTED = re.compile(r"\S+=[^\s$]*[\[(?*]\S*")
 PROGRAMS = (("rlzoo-plus",), ("python", "-m", "rlzoo_plus"), ("python", "train.py"))
 
 
@@ -98,6 +101,16 @@ def _commands_in(words, place):
 
 COMMANDS = {str(page.relative_to(ROOT)): commands_of(page) for page in PAGES}
 PAGES_WITH_COMMANDS = [name for name, found in COMMANDS.items() if found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_bash_and_zsh_take_the_commands_as_they_stand(page):
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if block["kind"] == "sh":
+            checked = subprocess.run(["bash", "-n"], input=block["text"], text=True, timeout=60)
+            assert checked.returncode == 0, block["text"]
+            outside = QUOTED.sub("", block["text"])
+            assert not UNQUOTED.findall(outside), "zsh looks for files of this name: quote it"
 
 
 class Reached(BaseException):

@@ -26,7 +26,7 @@ Train an agent.
   rlzoo-plus train algo=ppo env=cartpole_bullet             the default
   rlzoo-plus train algo=sac env=halfcheetah_bullet seed=3   with its tuned values
   rlzoo-plus train env.id=Pendulum-v1 algo=td3              any Gymnasium environment
-  rlzoo-plus train algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
+  rlzoo-plus train algo=ppo algo.hyperparams.gamma=0.98 'network.net_arch=[128,128]'
   rlzoo-plus train -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
   rlzoo-plus train -m hpo=ppo hpo.n_trials=20               a hyperparameter search
   rlzoo-plus train algo=sac store=s3://my-bucket/lab        sent to S3 while it trains
