@@ -75,7 +75,8 @@ def project_name(asked: str | None = None) -> str:
     if not isinstance(found, str):
         raise ConfigError(
             "no project is chosen. Deploy one with `rlzoo-plus cloud deploy`, or choose your "
-            "team's with `rlzoo-plus cloud use PROJECT`, or add infra.project=NAME."
+            "team's with `rlzoo-plus cloud use PROJECT`. Or name it for once: `infra.project=NAME` "
+            "for a sweep, `rlzoo-plus cloud status NAME`."
         )
     return found
 

@@ -160,7 +160,9 @@ def _refuse_other_files(folder: Path) -> None:
 
 
 def _environment(config: RunConfig) -> tuple[gym.Env | None, str | None]:
-    """Return the bare environment, or why it cannot be made here."""
+    """Return the bare environment, or why there is none."""
+    if config.vec_env == "pettingzoo":
+        return None, "its environment has several agents"
     try:
         return make_env(config.env), None
     # Any error of a foreign simulator: names and commands alone need it.

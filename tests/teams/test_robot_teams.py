@@ -40,3 +40,7 @@ def test_a_run_of_a_team_remembers_its_engine(tmp_path, capsys):
     assert RunDir(run).read_provenance()["engine"].startswith("mujoco ")
     assert dispatch.run("train", ["env=two_arms", *SHORT, "env.kwargs.cube=1"]) == 2
     assert "no argument 'cube'" in capsys.readouterr().err
+    pytest.importorskip("onnxscript")
+    capsys.readouterr()
+    assert dispatch.run("deploy", [str(run), "--out", str(tmp_path / "robot")]) == 0
+    assert "no commands of joints: its environment has several agents" in capsys.readouterr().out
