@@ -150,4 +150,5 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
                 if isinstance(line, dict) and {"version", "candidate", "shadow"} <= line.keys():
                     yield line
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{printable(path)}: no file of a shadow ({error}).") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{printable(path)}: no file of a shadow ({why}).") from None
