@@ -194,8 +194,13 @@ def _side_by_side(pairs: Sequence[SideBySide]) -> str:
         rows.append([pair.cell, _number(pair.target), str(pair.cores), *minutes])
     heads = ("cell", "score", "cores", *tools)
     lines = markdown_table(heads, [[markdown_cell(text) for text in row] for row in rows])
-    about = dict.fromkeys(pair.about for pair in pairs if pair.about)
-    return "\n".join([*lines, *(f"\n{markdown_cell(text)}" for text in about)])
+    cells: dict[str, list[str]] = {}
+    for pair in pairs:
+        cells.setdefault(pair.about, []).append(pair.cell)
+    for about, names in cells.items():
+        which = f"{', '.join(names)}: " if len(cells) > 1 else ""
+        lines += [f"\n{markdown_cell(which + about)}"] if about else []
+    return "\n".join(lines)
 
 
 def _reached_after(pair: SideBySide, tool: str) -> str:
