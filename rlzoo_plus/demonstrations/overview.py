@@ -96,7 +96,8 @@ def shown(path: Path) -> dict[str, Any]:
         "repeated": len(dataset.episodes) - len({_key(one.actions) for one in dataset.episodes}),
     }
     if isinstance(dataset.action_space, spaces.Box):
-        found["at_bounds"] = _share_at_bounds(dataset, dataset.action_space)
+        at, beyond = _shares_at_bounds(dataset, dataset.action_space)
+        found["at_bounds"], found["beyond_bounds"] = at, beyond
     return found
 
 
@@ -121,6 +122,9 @@ def as_text(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     if "at_bounds" in found:
         rows.append(("at a bound", f"{100 * found['at_bounds']:.1f}% of the actions' entries"))
+    if found.get("beyond_bounds"):
+        share = f"{100 * found['beyond_bounds']:.2g}% of the actions' entries"
+        rows.append(("beyond a bound", f"{share}; learned from as if they were at it"))
     if found["repeated"]:
         repeated = counted(found["repeated"], "episode")
         rows.append(("repeated", f"{repeated} with the actions of another one"))
@@ -146,10 +150,13 @@ def _short(space: spaces.Space[Any]) -> str:
     return f"{type(space).__name__} {'x'.join(map(str, space.shape or ()))}"
 
 
-def _share_at_bounds(dataset: Dataset, space: spaces.Box) -> float:
+def _shares_at_bounds(dataset: Dataset, space: spaces.Box) -> tuple[float, float]:
+    """Return the share of entries at or beyond a bound, and of those clearly beyond."""
     actions = joined(one.actions for one in dataset.episodes)
     edge = _AT_BOUND * (space.high - space.low)
-    return float(np.mean((actions <= space.low + edge) | (actions >= space.high - edge)))
+    at = (actions <= space.low + edge) | (actions >= space.high - edge)
+    beyond = (actions < space.low - edge) | (actions > space.high + edge)
+    return float(np.mean(at)), float(np.mean(beyond))
 
 
 def _key(actions: np.ndarray) -> bytes:

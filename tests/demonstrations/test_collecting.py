@@ -5,13 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-import support.tiny_envs  # noqa: F401
+import support.tiny_envs as tiny
+from support.demonstrations import demonstrate
 from support.training import tiny_config, train_run
 
 import rlzoo_plus
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.demonstrations.collecting import seeds_of
-from rlzoo_plus.demonstrations.minari_format import read_dataset
+from rlzoo_plus.demonstrations.minari_format import read_dataset, write_dataset
 from rlzoo_plus.envs.seeding import evaluation_seeds, held_out_seeds
 
 SESSION_WORDS = ("--driver", "sim", "--set", "clock=simulated", "--episodes", "2")
@@ -122,3 +123,13 @@ def test_datasets_says_what_it_needs(capsys, reach):
     assert "is whole: 6 episodes" in capsys.readouterr().out
     assert dispatch.run("datasets", ["show", str(reach), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 6
+
+
+def test_datasets_tells_of_actions_beyond_their_bounds(capsys, tmp_path):
+    dataset = demonstrate(tiny.TinyReach())
+    write_dataset(tmp_path / "inside", dataset)
+    dataset.episodes[0].actions[0] = 3.0
+    write_dataset(tmp_path / "beyond", dataset)
+    for name, is_told in (("inside", False), ("beyond", True)):
+        assert dispatch.run("datasets", ["show", str(tmp_path / name)]) == 0
+        assert ("learned from as if" in capsys.readouterr().out) == is_told
