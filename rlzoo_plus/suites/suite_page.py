@@ -187,7 +187,7 @@ def _by_algorithm(cells: Sequence[Cell]) -> str:
 
 
 def _side_by_side(pairs: Sequence[SideBySide]) -> str:
-    tools = list(dict.fromkeys(tool for pair in pairs for tool in pair.minutes))
+    tools = sorted({tool for pair in pairs for tool in pair.minutes})
     rows = []
     for pair in pairs:
         minutes = [_reached_after(pair, tool) if tool in pair.minutes else "-" for tool in tools]
@@ -207,4 +207,4 @@ def _reached_after(pair: SideBySide, tool: str) -> str:
     minutes, steps = pair.minutes[tool], pair.steps.get(tool)
     if minutes is None:
         return "not reached"
-    return f"{minutes:.1f}" if steps is None else f"{minutes:.1f} ({thousands(steps)} steps)"
+    return f"{minutes:.3g}" if steps is None else f"{minutes:.3g} ({thousands(steps)} steps)"
