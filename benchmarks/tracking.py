@@ -1,6 +1,6 @@
 """Do the trained quadrupeds do what they are told: commanded against measured velocity, and gait.
 
-    python -m benchmarks.tracking [RUN ...] [--episodes 100] [--out tracking.json]
+    python -m benchmarks.tracking [RUN|SWEEP ...] [--episodes 100] [--out tracking.json]
 
 Without runs, those of `rlzoo-plus benchmark --suite robots`. For each,
 the best policy is given a grid of commands (forward, sideways and turn together), each for the time
@@ -78,13 +78,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tracking.json"))
     options = parser.parse_args()
     suite = Path("outputs/sweeps/benchmark-robots")
-    runs = options.runs or [
-        file.parent
-        for task in ("a1_walk", "vision60_walk")
-        for file in sorted((suite / task).rglob("result.json"))
-    ]
+    folders = options.runs or [suite / task for task in ("a1_walk", "vision60_walk")]
+    runs = [file.parent for folder in folders for file in sorted(folder.rglob("result.json"))]
     if not runs:
-        parser.error(f"no runs below {suite}. Name some, or train them with rlzoo-plus benchmark.")
+        where = ", ".join(map(str, folders))
+        parser.error(f"no runs in {where}. Name some, or train them with rlzoo-plus benchmark.")
     report = [of_run(run, options.episodes) for run in runs]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
