@@ -249,6 +249,7 @@ CANNOT_RUN = {
     r"\bhub (push|pull|search)|hf://|outputs/hub": "needs the Hub; tests/hub has a stand-in of it",
     r"my_arm\.": "needs a driver of the reader's",
     r"watch-robot": "needs a session, and serves until Ctrl-C",
+    r"collect --teleop": "needs a person; tests/teleop plays one",
     r"override stop": "needs a robot that moves, in another terminal",
     r"override http": "needs a server, in another terminal; tests/serving has one",
     r"--head HASH": "needs a hash that was noted",

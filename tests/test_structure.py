@@ -17,11 +17,11 @@ ROOMS = {
     *("doctor", "drivers", "experience", "fast", "hub", "identify", "interpreters", "learner"),
     *("models",),
     *("policies", "populations", "ranks", "sb3", "serving", "suites", "teams", "testing"),
-    *("preferences", "timetravel", "tuning", "workers"),
+    *("preferences", "teleop", "timetravel", "tuning", "workers"),
 }
 # The package itself names what it offers, for type checkers only.
 WAYS_IN = {"commands", "__init__.py", *ROOMS}
-MOST_LINES_OF_THE_CORE = 45_750
+MOST_LINES_OF_THE_CORE = 45_800
 MOST_LINES_OF_THE_TESTS_OF_THE_CORE = 50_000
 MOST_LINES_OF_A_ROOM = 6_900
 

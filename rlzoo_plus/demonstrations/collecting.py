@@ -81,8 +81,19 @@ def collect(
         dataset = from_lerobot(path, open_run, acted)
     else:
         dataset = played(**play())
+    writer_of(lerobot=lerobot)(out, dataset)
+    return summary_of(dataset)
+
+
+def writer_of(*, lerobot: bool) -> Callable[[Path, Dataset], None]:
+    """Return what writes a dataset, in LeRobot's format or in Minari's."""
+    write: Callable[[Path, Dataset], None]
     write = _lerobot_format().write_lerobot if lerobot else write_dataset
-    write(out, dataset)
+    return write
+
+
+def summary_of(dataset: Dataset) -> str:
+    """Return how many episodes and steps a dataset has, and their mean return."""
     mean = sum(one.episode_return for one in dataset.episodes) / len(dataset.episodes)
     episodes = counted(len(dataset.episodes), "episode")
     return f"{episodes}, {dataset.n_steps:,} steps, mean return {mean:.2f}"
