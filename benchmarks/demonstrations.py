@@ -1,21 +1,21 @@
 """What demonstrations save: SAC from scratch, with them in every batch, and cloned from them first.
 
     nice -n 19 python -m benchmarks.demonstrations franka_lift [panda_pick_and_place]
-                         [--seeds 0 1 2 3 4] [--workers 1] [--out FOLDER]
+                         [--seeds 0 1 2 3 4] [--workers 1] [--short] [--out FOLDER]
 
 A controller made by hand plays the demonstrations: 20 of franka_lift, 100 of pick and place, whose
 reward is sparse. Each way trains until an evaluation of 20 episodes reaches the task's score, at
 most so many steps; runs that are there already are not trained again. Prints the environment steps
-that each seed took.
+that each seed took. With --short the other ways train as far as it takes to compare a seed with
+its RLPD: cloned first as many steps, from scratch twice as many.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -83,16 +83,20 @@ def main() -> None:
     parser.add_argument("tasks", nargs="+", choices=TASKS, metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--short", action="store_true", help="only as far as it takes to compare")
     parser.add_argument("--out", type=Path, default=Path("outputs/demonstrations"))
     options = parser.parse_args()
     for name in options.tasks:
         task, folder = TASKS[name], options.out.resolve() / name
         print(HEADER.format(name=name, score=task.score), flush=True)
-        for way, runs in _trained(task, folder, options.seeds, options.workers):
+        ways = _trained(task, folder, options.seeds, options.workers, short=options.short)
+        for way, runs in ways:
             print(_row(way, runs, task.score), flush=True)
 
 
-def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
+def _trained(
+    task: Task, folder: Path, seeds: list[int], workers: int, *, short: bool
+) -> Iterator[tuple[str, list[Path]]]:
     """Yield each way and its runs."""
     data = folder / "data"
     if not is_dataset(data):
@@ -103,16 +107,26 @@ def _trained(task: Task, folder: Path, seeds: list[int], workers: int) -> Any:
     sac.append(f"stop.reward_threshold={task.score}")
     fewer = f"n_timesteps={task.steps * 3 // 4}"
     mixed = [*sac, fewer, "network=layer_norm", f"data={data}"]
-    yield "in every batch (RLPD)", train_seeds(folder / "mixed", seeds, workers, mixed)
+    runs = train_seeds(folder / "mixed", seeds, workers, mixed)
+    yield "in every batch (RLPD)", runs
+    needed = [steps_to(task.score, run) or task.steps for run in runs]
     words = [*task.env, "tuned=none", *CLONING, f"data={data}", "report.video=false"]
     cloned = train_seeds(folder / "cloned", seeds, workers, words)
     runs = []
-    for seed, source in zip(seeds, cloned, strict=True):
-        words = [*sac, fewer, f"init_from={source}"]
+    for seed, source, steps in zip(seeds, cloned, needed, strict=True):
+        length = f"n_timesteps={steps}" if short else fewer
+        words = [*sac, length, f"init_from={source}"]
         runs += train_seeds(folder / f"after_cloning_{seed}", [seed], 1, words)
     yield "cloned first", runs
-    words = [*sac, f"n_timesteps={task.steps}"]
-    yield "from scratch", train_seeds(folder / "scratch", seeds, workers, words)
+    if short:
+        runs = []
+        for seed, steps in zip(seeds, needed, strict=True):
+            words = [*sac, f"n_timesteps={2 * steps}"]
+            runs += train_seeds(folder / f"scratch_{seed}", [seed], 1, words)
+        yield "from scratch", runs
+    else:
+        words = [*sac, f"n_timesteps={task.steps}"]
+        yield "from scratch", train_seeds(folder / "scratch", seeds, workers, words)
 
 
 def played(
@@ -152,12 +166,18 @@ def played(
     return found
 
 
+def steps_to(score: float, run: Path) -> int | None:
+    """Return the step of the first evaluation with this mean return, None without one."""
+    return next((step for step, mean in curve_of(run) if mean >= score), None)
+
+
 def _row(way: str, runs: list[Path], score: float) -> str:
-    curves = [curve_of(run) for run in runs]
-    reached = [next((step for step, mean in curve if mean >= score), None) for curve in curves]
-    steps = ", ".join("not reached" if step is None else f"{step:,}" for step in reached)
-    best = ", ".join(f"{max(mean for _, mean in curve):.1f}" for curve in curves)
-    return f"| {way} | {steps} | {best} |"
+    told = []
+    for run in runs:
+        reached, last = steps_to(score, run), curve_of(run)[-1][0]
+        told.append(f"not in {last:,}" if reached is None else f"{reached:,}")
+    best = ", ".join(f"{max(mean for _, mean in curve_of(run)):.1f}" for run in runs)
+    return f"| {way} | {', '.join(told)} | {best} |"
 
 
 if __name__ == "__main__":

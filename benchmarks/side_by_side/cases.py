@@ -57,6 +57,8 @@ CASES = {
     "sac HalfCheetah": Case("sac", "halfcheetah_bullet", 10_000, 12_500),
     "td3 HalfCheetah": Case("td3", "halfcheetah_bullet", 10_000, 12_500),
     "tqc HalfCheetah": Case("tqc", "halfcheetah_bullet", 10_000, 12_500),
+    "crossq Pendulum": Case("crossq", "pendulum", 100, 8_000),
+    "qrdqn CartPole": Case("qrdqn", "cartpole", 1_000, 12_000),
     "ppo CartPole": Case("ppo", "cartpole", 256, 50_000),
     "ppo our cart-pole": Case("ppo", "cartpole_bullet", 1_024, 20_480),
     "ppo our half-cheetah": Case("ppo", "halfcheetah", 4_096, 24_576),

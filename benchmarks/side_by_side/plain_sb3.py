@@ -38,7 +38,7 @@ def main() -> None:
         arguments["action_noise"] = NormalActionNoise(
             torch.zeros(size).numpy(), torch.full(size, std).numpy()
         )
-    name = values["algo"].upper()
+    name = "CrossQ" if values["algo"] == "crossq" else values["algo"].upper()
     algorithm = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name)
     agent = algorithm(
         "MlpPolicy", venv, policy_kwargs=policy or None, seed=0, device="cpu", **arguments
