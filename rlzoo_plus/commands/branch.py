@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     step_help = "a checkpoint of it: its step, latest or best"
     add("run", metavar="RUN@STEP", help=f"{RUN_HELP}; and {step_help}")
     changes_help = "what changes: algo.hyperparams.*, env.kwargs.*, n_timesteps, eval.*, stop.*, "
-    changes_help += "freeze, ...; run_dir=DIR says where it goes"
+    changes_help += "freeze, a wider network.net_arch, ...; run_dir=DIR says where it goes"
     add("overrides", nargs="*", metavar="KEY=VALUE", help=changes_help)
     add("--trust", action="store_true", help="import the run's packages, wrappers and callbacks")
     options = parser.parse_intermixed_args(arguments)

@@ -34,6 +34,7 @@ def train_population(plan: StudyPlan, notes: Sequence[str]) -> int:
     if mistakes:
         raise ConfigError("\n".join(mistakes))
     members, console = Members(plan, read_settings(plan.hpo.sampler_options)), make_console()
+    members.require_growth()
     for note in dict.fromkeys(notes):
         console.print(f"[yellow]note:[/] {note}")
     infra = plan.base.infra

@@ -15,8 +15,9 @@ from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.populations.mutation import Params, Values, changed
+from rlzoo_plus.populations.mutation import Params, Values, changed, wider_than
 from rlzoo_plus.populations.population import DIVERGED, Population, Task
+from rlzoo_plus.timetravel.branch_rules import NET_ARCH
 from rlzoo_plus.tuning.population_settings import PopulationSettings
 from rlzoo_plus.tuning.study_plan import StudyPlan
 
@@ -30,6 +31,27 @@ class Members:
 
     plan: StudyPlan
     settings: PopulationSettings
+
+    def require_growth(self) -> None:
+        """Check that networks can grow, where they are to.
+
+        Raises:
+            ConfigError: They cannot.
+        """
+        network, values = self.plan.base.network, self.plan.base.algo.hyperparams
+        why = None
+        dimensions = [one for one in self.plan.space.dimensions if one.key == NET_ARCH]
+        if not any(wider_than(one, param) for one in dimensions for param in one.params()):
+            why = f"hpo.space has no {NET_ARCH} that is wider than another, layer by layer"
+        elif network.blocks is not None or network.layer_norm:
+            why = "networks with layer normalization cannot grow"
+        elif values.get("use_sde"):
+            why = "networks with gSDE cannot grow"
+        if self.settings.grow and why is not None:
+            raise ConfigError(
+                f"hpo.sampler_options.grow={self.settings.grow}: {why}. Leave it out, or let the "
+                f"space have e.g. {NET_ARCH}=[64,64],[128,128]."
+            )
 
     @property
     def n_steps(self) -> int:

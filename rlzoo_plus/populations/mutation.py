@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo_plus.timetravel.branch_rules import may_change
+from rlzoo_plus.timetravel.branch_rules import NET_ARCH, is_wider, may_change
 from rlzoo_plus.tuning.dimensions import Dimension, Kind
 from rlzoo_plus.tuning.population_settings import PopulationSettings
 from rlzoo_plus.tuning.space import Space
@@ -78,7 +78,7 @@ def changed(
     settings: PopulationSettings,
     rng: np.random.Generator,
 ) -> Params:
-    """Return parameters near those of another member; what its checkpoint holds stays.
+    """Return parameters near those of another member; what its checkpoint holds stays, or grows.
 
     Args:
         space: The search space.
@@ -90,6 +90,11 @@ def changed(
     found = dict(params)
     for dimension in space.dimensions:
         name = dimension.name
+        if dimension.key == NET_ARCH:
+            wider = wider_than(dimension, found.get(name))
+            if settings.grow and wider and rng.random() < settings.grow:
+                found[name] = wider[int(rng.integers(len(wider)))]
+            continue
         is_open = name in found and _is_open(dimension, overrides)
         if not is_open:
             continue
@@ -98,6 +103,15 @@ def changed(
         else:
             found[name] = _near(dimension, found[name], settings.factor, rng)
     return found
+
+
+def wider_than(dimension: Dimension, param: Any) -> list[Any]:
+    """Return the parameters of wider networks than that of one; what null means is not known."""
+    params = dimension.params()
+    if param not in params or (old := dimension.value(param)) is None:
+        return []
+    values = {one: dimension.value(one) for one in params if one != param}
+    return [one for one, new in values.items() if new is not None and is_wider(old, new)]
 
 
 def _is_open(dimension: Dimension, overrides: Sequence[str]) -> bool:

@@ -1,11 +1,12 @@
 """What a branch may change: what is read again from the configuration, and nothing that is stored.
 
 A resume restores networks, optimizers, buffers and statistics. A key that shaped one of them would
-be ignored, or would not fit, so it is refused.
+be ignored, or would not fit, so it is refused. But layers may become wider, see `growth`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
@@ -17,6 +18,7 @@ from rlzoo_plus.errors import ConfigError
 
 Changes = dict[str, tuple[Any, Any]]
 ABSENT = "not set"
+NET_ARCH = "network.net_arch"
 _MAY = (
     *("n_timesteps", "env.kwargs", "env.time_limit", "env.solved_return", "env.max_return"),
     *("algo.hyperparams", "algo.action_noise", "eval", "stop", "freeze", "callbacks", "cost"),
@@ -91,8 +93,21 @@ def _why_not(key: str, old: Any, new: Any) -> str | None:
         return None
     if any(key == part or key.startswith((f"{part}.", f"{part}[")) for part in _MAY):
         return None
+    if key == NET_ARCH or key.startswith(f"{NET_ARCH}."):
+        return None if is_wider(old, new) else "layers may become wider, and nothing else"
     section = key.split(".")[0].split("[")[0]
     return _WHY.get(section, "it is not among what a branch may change")
+
+
+def is_wider(old: Any, new: Any) -> bool:
+    """Return whether layers become wider and nothing else; what null means is not known here."""
+    if None in (old, new):
+        return True
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return old.keys() == new.keys() and all(is_wider(old[part], new[part]) for part in old)
+    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
+        return len(old) == len(new) and all(a <= b for a, b in zip(old, new, strict=True))
+    return False
 
 
 def _refusal(key: str, old: Any, new: Any, why: str) -> ConfigError:

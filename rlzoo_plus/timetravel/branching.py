@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder, write_synced
 from rlzoo_plus.artifacts.bundle import Bundle, load_bundle, save_bundle
 from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, MILESTONE, Checkpoint, packed
@@ -108,9 +109,13 @@ def plan_branch(name: str, overrides: list[str], *, trust: bool = False) -> Bran
             f"{printable(name)}: step {checkpoint.step:,} is the end of n_timesteps="
             f"{now.n_timesteps}. Choose an earlier checkpoint, or a larger n_timesteps."
         )
+    # torch is imported here, when what is asked for is known to be right.
+    accelerators.before_torch(run.config)
+    from rlzoo_plus.timetravel.growth import fitting
+
     try:
-        # Built once to see that it fits, before anything is written.
-        run.live_agent(str(checkpoint.step), now).close()
+        # Before anything is written.
+        checkpoint = fitting(checkpoint, now, changes)
     except ConfigError as error:
         if not changes:
             raise

@@ -27,6 +27,8 @@ class PopulationSettings(BaseModel):
     """A value is multiplied with it, or divided."""
     redraw: Annotated[float, Field(ge=0, le=1)] = 0.25
     """Probability that a value is drawn anew instead."""
+    grow: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Probability that one that goes on from another gets a wider network of the search space."""
 
 
 def read_settings(options: dict[str, Any]) -> PopulationSettings:

@@ -9,7 +9,7 @@ import pytest
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.populations.breeding import Breeder
-from rlzoo_plus.populations.mutation import Values, changed
+from rlzoo_plus.populations.mutation import Values, changed, wider_than
 from rlzoo_plus.populations.population import DIVERGED, LOG, Population, Result
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.tuning.population_settings import PopulationSettings, read_settings
@@ -195,6 +195,21 @@ def test_values_are_drawn_anew_where_that_is_due():
         assert values.params["network.net_arch"] == "[64,64]"
     assert len(rates) == 20
     assert all(1e-5 <= rate <= 1e-2 for rate in rates)
+
+
+def test_networks_grow_where_that_is_asked_for_and_never_shrink():
+    space = Space.parse({"network.net_arch": "null,[64],[64,64],[32,128],[128,128]"})
+    dimension = space.dimensions[0]
+    assert wider_than(dimension, "[64,64]") == ["[128,128]"]
+    assert wider_than(dimension, "[32,128]") == ["[128,128]"]
+    assert [wider_than(dimension, one) for one in (None, "[64]", "[128,128]", "?")] == [[]] * 4
+    found = set()
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        settings = PopulationSettings(grow=0.5)
+        params = {"network.net_arch": "[64,64]"}
+        found.add(changed(space, params, (), settings, rng)["network.net_arch"])
+    assert found == {"[64,64]", "[128,128]"}
 
 
 @pytest.mark.parametrize(

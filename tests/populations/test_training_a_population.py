@@ -127,6 +127,42 @@ def test_seldom_evaluations_and_long_rollouts_come_to_the_end(tmp_path):
     assert code == 0, text
 
 
+def test_networks_that_grow_are_trained_again_bit_for_bit(tmp_path):
+    words = [word for word in WORDS if not word.startswith("network.")]
+    words += ["network.net_arch=[8],[16]", "algo.hyperparams.n_epochs=3", "hpo.warm_start=false"]
+    words += ["hpo.sampler_options={population: 4, segments: 4, share: 0.5, grow: 1.0}"]
+    code, text = run(tmp_path, *words)
+    assert code == 0, text
+    tasks = [record["task"] for record in log_of(tmp_path) if "task" in record]
+    nets = {task["run"]: task["params"]["network.net_arch"] for task in tasks}
+    grown = [t for t in tasks if t["parent"] and nets[t["run"]] != nets[t["parent"]]]
+    assert grown
+    assert all((nets[t["parent"]], nets[t["run"]]) == ("[8]", "[16]") for t in grown)
+    last = tmp_path / "people" / grown[0]["run"]
+    weights = RunDir(last).checkpoints().load_newest().state["agent"]["parameters"]["policy"]
+    assert weights["mlp_extractor.policy_net.0.weight"].shape[0] == 16
+    code, text = run(tmp_path, "schedule=people/schedule.json", "run_dir=again")
+    assert code == 0, text
+    assert "the same weights, bit for bit" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["network.net_arch=[8],[4,4]"], "no network.net_arch that is wider"),
+        (["network=simba", "network.net_arch=[8],[16]", "algo=sac", "hpo=sac"], "normalization"),
+    ],
+)
+def test_networks_that_cannot_grow_are_refused_before_anything_trains(tmp_path, words, told):
+    rest = [one for one in WORDS if not one.startswith("network.")]
+    if "algo=sac" in words:
+        rest = [one for one in rest if not one.startswith(("algo.", "n_envs"))]
+    code, text = run(tmp_path, *rest, *words, "hpo.sampler_options={grow: 0.5}")
+    assert code == 2
+    assert told in text
+    assert "Traceback" not in text
+
+
 def test_forged_schedules_run_nothing(trained):
     schedule = json.loads((trained / "people" / "schedule.json").read_text())
     write_json(trained / "other.json", {**schedule, "weights_sha256": "0" * 64})

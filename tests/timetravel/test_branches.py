@@ -128,7 +128,8 @@ def test_a_branch_in_a_changed_environment_forgets_the_best_evaluation(trained, 
         ("env.id=CartPole-v1", "env.id=CartPole-v1: cannot change"),
         ("n_envs=3", "an episode of each environment"),
         ("seed=9", "it would have no effect"),
-        ("network.net_arch=[16]", "the checkpoint's networks"),
+        ("network.net_arch=[4]", "may become wider"),
+        ("network.activation=relu", "the checkpoint's networks"),
         ("normalize={observation: true}", "normalize"),
         ("env.frame_stack=2", "that environment and its wrappers"),
         ("algo.hyperparams.use_sde=true", "shapes what the checkpoint holds"),
@@ -252,3 +253,90 @@ def test_a_branch_that_is_killed_resumes_from_the_command_line(tmp_path):
     process.wait()
     plus("resume", "killed")
     assert run_digests(killed) == run_digests(RunDir(tmp_path / "whole"))
+
+
+NET_ARCHS = {
+    "ppo": ("[8,6]", "[12,9]"),
+    "sac": ("{actor: [8, 6], critic: [8, 6]}", "{actor: [8, 10], critic: [16, 6]}"),
+    "td3": ("[8,6]", "[9,6]"),
+    "crossq": ("[8,6]", "[12,12]"),
+    "dqn": ("[8,6]", "[12,9]"),
+}
+
+
+@pytest.fixture
+def grown(trained, answer, tmp_path):
+    """Return a function: an algorithm to a run and a branch of it with wider layers."""
+
+    def grow(algo):
+        narrow, wide = NET_ARCHS[algo]
+        discrete = ("env.kwargs.discrete=true",) if algo == "dqn" else ()
+        parent = trained(algo, f"network.net_arch={narrow}", *discrete)
+        found = branch(answer, parent, 96, tmp_path / "wide", f"network.net_arch={wide}")
+        return parent, found
+
+    return grow
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("algo", NET_ARCHS)
+def test_wider_networks_compute_the_same_and_learn_with_all_their_units(algo, grown):
+    import torch
+
+    parent, found = grown(algo)
+    before, after = (Run.open(run.path, trust=True).live_agent("96") for run in (parent, found))
+    seen = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    for deterministic in (True, False):
+        acted = []
+        for agent in (before, after):
+            torch.manual_seed(0)
+            acted.append(agent.algorithm.predict(seen, deterministic=deterministic)[0])
+        assert np.allclose(*acted, atol=1e-5)
+    weights = [weights_of(RunDir(run.path)) for run in (parent, found)]
+    wider = [name for name in weights[0] if weights[0][name].shape != weights[1][name].shape]
+    assert len(wider) >= 4
+    loaded = after.algorithm.get_parameters()["policy"]
+    moved = [
+        name
+        for name in wider
+        if weights[1][name].ndim == 2
+        and np.any(weights[1][name][:, -1] != loaded[name].numpy()[:, -1])
+    ]
+    assert moved
+    result = found.read_result()
+    assert result["inexact_because"] == []
+    assert result["num_timesteps"] == 192
+    for agent in (before, after):
+        agent.close()
+    Run.open(found.path, trust=True).policy("best").predict(seen[0])
+
+
+@pytest.mark.training
+def test_the_same_growth_ends_the_same(grown, answer, tmp_path):
+    parent, found = grown("sac")
+    again = branch(answer, parent, 96, tmp_path / "b", f"network.net_arch={NET_ARCHS['sac'][1]}")
+    assert run_digests(found) == run_digests(again)
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("algo", "settings", "change", "told"),
+    [
+        ("ppo", ["network.net_arch=[8,6]"], "[8,4]", "may become wider"),
+        ("ppo", ["network.net_arch=[8,6]"], "[8,6,6]", "may become wider"),
+        ("ppo", ["network.net_arch=[80,8]"], "null", "would become smaller"),
+        ("ppo", ["network.net_arch=[8]"], "null", "not added or removed"),
+        ("sac", ["network=layer_norm", "network.net_arch=[8,6]"], "[9,9]", "layer normalization"),
+        ("ppo", ["algo.hyperparams.use_sde=true", "network.net_arch=[8,6]"], "[9,9]", "gSDE"),
+    ],
+)
+def test_networks_that_would_compute_something_else_are_refused(
+    algo, settings, change, told, trained, answer, tmp_path
+):
+    parent = trained(algo, *settings)
+    words = (f"{parent.path}@96", f"run_dir={tmp_path / 'b'}", TRUST)
+    code, text = answer("branch", *words, f"network.net_arch={change}")
+    assert code == 2
+    assert told in text
+    assert "Traceback" not in text
+    assert not (tmp_path / "b").exists()
