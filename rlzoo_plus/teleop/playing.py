@@ -66,6 +66,12 @@ def collect_by_hand(
         ConfigError: The task cannot be played by hand, the port is taken, no episode was kept, or
             the folder cannot be written.
     """
+    for path in _beside(out):
+        if path.exists():
+            raise ConfigError(
+                f"{printable(path)} may hold episodes of a session that was killed as it wrote "
+                "them. Rename it to keep them, or delete it."
+            )
     write, kept = writer_of(lerobot=lerobot), []
     with contextlib.closing(make_rendering_env(config)) as venv:
         hand, rate_hz = Hand(Controls(venv.action_space)), steps_per_second(venv)
@@ -103,7 +109,7 @@ def _served(hand: Hand, port: int) -> Iterator[str]:
 
 def _replace(out: Path, write: Callable[[Path, Dataset], None], dataset: Dataset) -> None:
     """Write a dataset beside an older one, and put it in its place: one is whole at any time."""
-    new, old = (out.with_name(f".{out.name}.{word}") for word in ("new", "old"))
+    new, old = _beside(out)
     shutil.rmtree(new, ignore_errors=True)
     write(new, dataset)
     try:
@@ -116,6 +122,11 @@ def _replace(out: Path, write: Callable[[Path, Dataset], None], dataset: Dataset
             f"{where} cannot be written: {error.strerror}. The episodes are in {printable(new)}."
         ) from error
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(out: Path) -> tuple[Path, Path]:
+    """Return where a dataset is written, and where the older one is put."""
+    return out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
 
 
 @dataclass

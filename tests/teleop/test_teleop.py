@@ -200,6 +200,14 @@ def test_without_a_kept_episode_nothing_is_written(person, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_episodes_that_a_kill_left_beside_are_not_written_over(tmp_path, capsys):
+    (tmp_path / ".demos.new").mkdir()
+    out = str(tmp_path / "demos")
+    assert dispatch.run("collect", ["--teleop", TASK, "--out", out]) == 2
+    assert "Rename it to keep them" in capsys.readouterr().err
+    assert (tmp_path / ".demos.new").exists()
+
+
 def test_other_sites_cannot_play_and_what_is_no_value_moves_nothing(person, tmp_path):
     at = person(TASK, "--out", tmp_path / "demos")
     assert "script-src 'sha256-" in at.fields["Content-Security-Policy"]
