@@ -109,6 +109,9 @@ class Person:
             shown = self.post("/values", [value])
             if until(shown):
                 return shown
+            if shown["state"] == "paused":
+                # This machine was too busy to hold the control.
+                self.post("/request", "play")
             time.sleep(0.02)
         raise AssertionError(shown)
 
