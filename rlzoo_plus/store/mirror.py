@@ -14,6 +14,7 @@ from threading import Lock
 
 from rlzoo_plus.artifacts.atomic import (
     MANIFEST,
+    PREVIOUS,
     DamagedFolderError,
     read_about,
     read_folder,
@@ -209,7 +210,8 @@ class RunMirror:
 
     def _plain_files(self) -> Iterator[str]:
         """Yield the files that are sent as they are, by their path within the run."""
-        skipped = {CHECKPOINTS, *BUNDLES, *_OF_TRACKERS}
+        # What a bundle is called for a moment while it is replaced is none of the run's files.
+        skipped = {CHECKPOINTS, *BUNDLES, *(f"{one}{PREVIOUS}" for one in BUNDLES), *_OF_TRACKERS}
         for folder, folders, files in os.walk(self._path):
             here = Path(folder).relative_to(self._path).as_posix()
             prefix = "" if here == "." else f"{here}/"

@@ -53,6 +53,14 @@ def test_a_pulled_run_is_the_pushed_one(store, run, tmp_path):
     assert content_of(tmp_path / "back") == content_of(run)
 
 
+def test_a_bundle_that_is_being_replaced_is_not_sent_under_its_old_name(store, run, tmp_path):
+    shutil.copytree(run / "best", run / "best.previous")
+    RunMirror(store, RUN, run).push()
+    assert not [entry.name for entry in store.list("runs/") if "previous" in entry.name]
+    pull_run(store, RUN, tmp_path / "back")
+    assert (tmp_path / "back" / "best" / "policy.json").is_file()
+
+
 def test_without_the_state_no_checkpoint_comes(store, run, tmp_path):
     RunMirror(store, RUN, run).push()
     assert pull_run(store, RUN, tmp_path / "back", state=False) is None
